@@ -129,23 +129,6 @@ def test_an_indexed_job_of_many(api: Served) -> None:
             ["spec.addressType: FQDN endpoints are deprecated"],
             [],
         ),
-        (
-            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
-            {"addressType": "IPv6", "endpoints": [{"addresses": ["2001:DB8::1"]}]},
-            {"metadata": {"labels": {"a": "b"}}},
-            [
-                (
-                    'endpoints[0].addresses[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format '
-                    '("2001:db8::1")'
-                )
-            ],
-            [
-                (
-                    'endpoints[0].addresses[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format '
-                    '("2001:db8::1")'
-                )
-            ],
-        ),
     ],
 )
 def test_other_kinds(api: Served, path: str, document: Json, change: Json, first: list[str], later: list[str]) -> None:

@@ -55,6 +55,21 @@ def test_a_service_is_kept_and_the_client_is_told(api: Served) -> None:
         ({"externalIPs": ["127.0.0.1"]}, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         ({"sessionAffinity": "ClientIP"}, ""),
         ({"clusterIP": "10.0.0.300"}, "must be a valid IP address"),
+        ({"externalIPs": ["010.1.1.1"]}, 'spec.externalIPs[0]: Invalid value: "010.1.1.1": must not have leading 0s'),
+        ({"externalIPs": ["::ffff:1.2.3.4"]}, "must not be an IPv4-mapped IPv6 address"),
+        ({"type": "LoadBalancer", "loadBalancerSourceRanges": [" 1.2.3.0/24 "]}, ""),
+        (
+            {"type": "LoadBalancer", "loadBalancerSourceRanges": ["1.2.3.4/24"]},
+            'spec.LoadBalancerSourceRanges[0]: Invalid value: "1.2.3.4/24": must not have bits set beyond the prefix',
+        ),
+        (
+            {"type": "LoadBalancer", "loadBalancerSourceRanges": ["1.2.3.0/024"]},
+            "must not have leading 0s in IP or prefix length",
+        ),
+        (
+            {"type": "LoadBalancer", "loadBalancerSourceRanges": ["::ffff:1.2.3.0/120"]},
+            "must not have an IPv4-mapped IPv6 address",
+        ),
         ({"selector": {"a b": "c"}}, "spec.selector: Invalid value"),
     ],
 )
@@ -92,6 +107,28 @@ def test_slices(api: Served) -> None:
     assert (answer.code, answer.body["ports"]) == (201, [{"name": "", "protocol": "TCP", "port": 80}])
     assert api.get(SLICES, accept=TABLE).body["rows"][0]["cells"][:4] == ["s", "IPv4", "80", "10.0.0.1"]
     assert "must be an IPv6 address" in api.post(SLICES, {**made, "addressType": "IPv6"}).message
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "text"),
+    [
+        ("IPv6", "2001:DB8::1", 'must be in canonical form ("2001:db8::1")'),
+        ("IPv6", "::ffff:1.2.3.4", "must not be an IPv4-mapped IPv6 address"),
+        ("IPv6", "1.2.3.4", "must be an IPv6 address"),
+        ("IPv4", "01.2.3.4", "must not have leading 0s"),
+        ("IPv4", "127.0.0.1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+    ],
+)
+def test_addresses_of_slices(api: Served, kind: str, address: str, text: str) -> None:
+    document = {"metadata": {"name": "w"}, "addressType": kind, "endpoints": [{"addresses": [address]}]}
+    answer = api.post(SLICES, document)
+    assert answer.code == 422
+    assert text in answer.message
+
+
+def test_a_list_of_the_wrong_type_has_the_name_of_its_kind_in_go(api: Served) -> None:
+    answer = api.post(SLICES, {"metadata": {"name": "w"}, "addressType": "IPv4", "ports": -1})
+    assert answer.message.endswith("Go struct field EndpointSlice.ports of type []v1.EndpointPort")
 
 
 @pytest.mark.parametrize(

@@ -216,8 +216,8 @@ def _go_name(wanted: Type, owner: str, field: str) -> str:
         return wanted.base
     if wanted.shape and wanted.base == "quantity":
         return "v1.ResourceList"
-    name = _named_types().get((owner, field))
-    return str(wanted) if name is None else str(wanted).removesuffix(wanted.base) + name
+    name = _named_types().get((owner, field)) or _GROUPED.sub("", wanted.base)
+    return str(wanted) if name == wanted.base else str(wanted).removesuffix(wanted.base) + name
 
 
 @cache

@@ -46,6 +46,14 @@ def validate_address(text: str, field: str, former: Collection[str] = ()) -> Ite
         yield invalid(field, text, "must not be an IPv4-mapped IPv6 address")
 
 
+def validate_canonical_address(text: str, field: str) -> Iterator[Mistake]:
+    """One address in a newer field, where it can be written in one way only."""
+    mistakes = list(validate_address(text, field))
+    yield from mistakes
+    if not mistakes and text != (canonical := str(ipaddress.ip_address(text))):
+        yield invalid(field, text, f"must be in canonical form ({quote(canonical)})")
+
+
 def address_warnings(text: str, field: str) -> Iterator[str]:
     """What works and should be written otherwise."""
     address = read_address(text)
@@ -94,18 +102,23 @@ def validate_pair(texts: list[str], shown: Any, field: str) -> Iterator[Mistake]
         yield invalid(field, shown, "may specify no more than one IP for each IP family")
 
 
-def validate_range(text: str, field: str) -> Iterator[Mistake]:
-    """A range of addresses, named by any of them."""
-    if read_network(text) is None:
-        yield invalid(field, text, _NETWORK_RULE)
-
-
-def validate_network(text: str, field: str) -> Iterator[Mistake]:
-    """A range of addresses, named by its first one."""
-    network = read_network(text)
+def validate_network(text: str, field: str, former: Collection[str] = ()) -> Iterator[Mistake]:
+    """A range of addresses, named by its first one; a wrong one that was there before may stay."""
+    if text in former:
+        return
+    network, (start, _, bits) = read_network(text), text.partition("/")
     if network is None:
-        yield from validate_range(text, field)
-    elif read_address(text.partition("/")[0]) != network.network_address:
+        yield invalid(field, text, _NETWORK_RULE)
+        return
+    try:
+        first = ipaddress.ip_address(start)
+    except ValueError:
+        first = None
+    if first is None or str(int(bits)) != bits:
+        yield invalid(field, text, "must not have leading 0s in IP or prefix length")
+    elif isinstance(first, ipaddress.IPv6Address) and first.ipv4_mapped:
+        yield invalid(field, text, "must not have an IPv4-mapped IPv6 address")
+    elif first != network.network_address:
         yield invalid(field, text, "must not have bits set beyond the prefix length")
 
 

@@ -101,7 +101,7 @@ def give_families(service: Json, old: Json | None) -> list[Mistake]:
     has_selector = bool(spec.get("selector")) or not is_headless(spec)
     default = former.get("ipFamilyPolicy") or ("SingleStack" if has_selector else "RequireDualStack")
     policy = spec.setdefault("ipFamilyPolicy", default)
-    if mistakes := list(validate_cluster_addresses(spec)):
+    if mistakes := list(validate_cluster_addresses(spec, former)):
         return mistakes
     families = list(spec.get("ipFamilies") or ())
     if policy == "SingleStack":

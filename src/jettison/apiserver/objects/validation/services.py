@@ -11,7 +11,8 @@ from jettison.apiserver.objects.validation.addresses import (
     network_warnings,
     read_address,
     validate_address,
-    validate_range,
+    validate_canonical_address,
+    validate_network,
 )
 from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name, validate_labels
 from jettison.apiserver.objects.validation.mistakes import (
@@ -53,9 +54,9 @@ def is_headless(spec: Json) -> bool:
     return bool((spec.get("clusterIPs") or [spec.get("clusterIP", "")])[0] == "None")
 
 
-def validate_service(service: Json) -> Iterator[Mistake]:
-    """A new one, or one that has changed."""
-    spec = service["spec"]
+def validate_service(service: Json, old: Json | None = None) -> Iterator[Mistake]:
+    """A new one, or one that has changed: that may keep addresses which a new one cannot have."""
+    spec, former = service["spec"], {} if old is None else old["spec"]
     kind, ports = spec.get("type", ""), spec.get("ports") or []
     if not ports and not is_headless(spec) and kind != "ExternalName":
         yield required("spec.ports")
@@ -67,12 +68,14 @@ def validate_service(service: Json) -> Iterator[Mistake]:
     yield from validate_labels(spec.get("selector") or {}, "spec.selector")
     yield from one_of(spec, "sessionAffinity", "spec", _AFFINITIES)
     yield from _validate_affinity(spec)
-    yield from validate_cluster_addresses(spec)
+    yield from validate_cluster_addresses(spec, former)
     for index, text in enumerate(spec.get("externalIPs") or ()):
-        yield from _validate_reachable(text, f"spec.externalIPs[{index}]")
+        where = f"spec.externalIPs[{index}]"
+        wrong = list(validate_address(text, where, former.get("externalIPs") or ()))
+        yield from wrong or _validate_reachable(text, where)
     yield from one_of(spec, "type", "spec", _TYPES)
     yield from _validate_port_numbers(ports, kind)
-    yield from _validate_balancing(spec)
+    yield from _validate_balancing(spec, former)
     if spec.get("internalTrafficPolicy", "Local") not in _POLICIES:
         yield unsupported("spec.internalTrafficPolicy", spec["internalTrafficPolicy"], _POLICIES)
     if spec.get("trafficDistribution", "PreferClose") not in _DISTRIBUTIONS:
@@ -92,7 +95,7 @@ def validate_service_update(new: Json, old: Json) -> Iterator[Mistake]:
         key = "healthCheckNodePort"
         if new["spec"].get(key) != old["spec"].get(key):
             yield forbidden(f"spec.{key}", "field is immutable")
-    yield from validate_service(new)
+    yield from validate_service(new, old)
 
 
 def _validate_class_change(spec: Json, former: Json) -> Iterator[Mistake]:
@@ -246,8 +249,8 @@ def _validate_affinity(spec: Json) -> Iterator[Mistake]:
         yield invalid(f"{where}.clientIP.timeoutSeconds", seconds, why)
 
 
-def validate_cluster_addresses(spec: Json) -> Iterator[Mistake]:
-    """The addresses of a service, and of which kinds they are."""
+def validate_cluster_addresses(spec: Json, former: Json) -> Iterator[Mistake]:
+    """The addresses of a service, and of which kinds they are; those of the `former` spec may stay."""
     if spec.get("type") == "ExternalName":
         return
     first, listed = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -266,7 +269,7 @@ def validate_cluster_addresses(spec: Json) -> Iterator[Mistake]:
         yield unsupported("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], _FAMILY_POLICIES)
     for index, text in enumerate(listed):
         if text != "None" or index:
-            yield from validate_address(text, f"spec.clusterIPs[{index}]")
+            yield from validate_address(text, f"spec.clusterIPs[{index}]", former.get("clusterIPs") or ())
         elif len(listed) > 1:
             yield invalid("spec.clusterIPs", listed, "'None' must be the first and only value")
     if len(listed) > 2:
@@ -279,14 +282,15 @@ def is_open(spec: Json) -> bool:
     return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
-def _validate_balancing(spec: Json) -> Iterator[Mistake]:
+def _validate_balancing(spec: Json, former: Json) -> Iterator[Mistake]:
     """What only a service with a load balancer has, and what only one that is open to the outside has."""
     is_balanced = spec.get("type") == "LoadBalancer"
     if ranges := spec.get("loadBalancerSourceRanges"):
         if not is_balanced:
             yield forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCED)
+        known = [text.strip() for text in former.get("loadBalancerSourceRanges") or ()]
         for index, text in enumerate(ranges):
-            yield from validate_range(text.strip(), f"spec.LoadBalancerSourceRanges[{index}]")
+            yield from validate_network(text.strip(), f"spec.LoadBalancerSourceRanges[{index}]", known)
     if not is_balanced and "allocateLoadBalancerNodePorts" in spec:
         yield forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED)
     yield from _validate_class(spec)
@@ -327,10 +331,10 @@ def validate_service_status(new: Json, old: Json) -> Iterator[Mistake]:
 
 
 def _validate_reachable(text: str, field: str) -> Iterator[Mistake]:
-    """An address that others can reach: none of this host alone."""
+    """An address that others can reach: none of this host alone. What is no address at all was refused before."""
     address = read_address(text)
     if address is None:
-        yield from validate_address(text, field)
+        yield invalid(field, text, "must be a valid IP address")
     elif address.is_unspecified:
         yield invalid(field, text, f"may not be unspecified ({text})")
     elif address.is_loopback:
@@ -372,11 +376,8 @@ def _validate_endpoint_address(address: Json, field: str) -> Iterator[Mistake]:
         yield from (
             invalid(f"{field}.nodeName", address["nodeName"], why) for why in subdomain_name(address["nodeName"])
         )
-    if read_address(address["ip"]) is None:
-        # Kubernetes looks at it twice, and says it twice.
-        yield invalid(f"{field}.ip", address["ip"], "must be a valid IP address")
-    else:
-        yield from _validate_reachable(address["ip"], f"{field}.ip")
+    # Kubernetes looks twice whether it is an address, and says it twice.
+    yield from _validate_reachable(address["ip"], f"{field}.ip")
 
 
 def _validate_endpoint_port(port: Json, field: str, *, needs_name: bool) -> Iterator[Mistake]:
@@ -449,11 +450,12 @@ def _validate_endpoint(endpoint: Json, field: str, kind: str) -> Iterator[Mistak
             yield from (invalid(where, text, why) for why in subdomain_name(text)) if text else (required(where),)
         if kind not in ("IPv4", "IPv6"):
             continue
-        address = read_address(text)
-        if address is None:
-            yield from validate_address(text, where)
+        wrong = list((validate_address if kind == "IPv4" else validate_canonical_address)(text, where))
+        if wrong:
+            yield from wrong
             continue
-        if f"IPv{address.version}" != kind:
+        address = read_address(text)
+        if address is not None and f"IPv{address.version}" != kind:
             yield invalid(f"{field}.addresses", text, f"must be an {kind} address")
         yield from _validate_reachable(text, where)
     if "nodeName" in endpoint:

@@ -344,3 +344,89 @@ def test_an_apply_with_another_uid(api: Served) -> None:
     document["metadata"]["uid"] = "another"
     answer = apply(api, document, "m", force=True)
     assert (answer.code, "metadata.uid: Invalid value" in answer.message) == (422, True), answer.content
+
+
+DAEMONS = "/apis/apps/v1/namespaces/default/daemonsets"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+SERVICES = "/api/v1/namespaces/default/services"
+OLD_EVENTS = "/api/v1/namespaces/default/events"
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+
+def test_an_apply_that_changes_nothing_has_no_time(api: Served) -> None:
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
+    assert entries(apply(api, document, "one", path=CONFIG_MAPS), "manager", "time")[0][1]
+    both = apply(api, document, "two", path=CONFIG_MAPS)
+    assert entries(both, "manager", "time")[0] == ("two", "")
+    assert apply(api, document, "two", path=CONFIG_MAPS).body == both.body
+    changed = {**document, "data": {"b": "1"}}
+    assert all(time for _, time in entries(apply(api, changed, "two", path=CONFIG_MAPS), "manager", "time"))
+
+
+def test_the_number_of_a_template_is_a_field_of_the_client_that_makes_the_set(api: Served) -> None:
+    spec = {key: item for key, item in deployment()["spec"].items() if key != "replicas"}
+    made = api.post(DAEMONS, {"metadata": {"name": "d"}, "spec": spec}, query="fieldManager=one")
+    annotation = ".metadata.annotations.deprecated.daemonset.template.generation"
+    assert annotation in owned(made, "one")
+    assert made.body["metadata"]["annotations"] == {"deprecated.daemonset.template.generation": "1"}
+    put = api("PUT", f"{DAEMONS}/d", {"metadata": {"name": "d"}, "spec": spec}, query="fieldManager=two")
+    assert owned(put, "two") == [annotation], "a client that leaves it out says 0"
+    assert put.body["metadata"]["annotations"] == {"deprecated.daemonset.template.generation": "1"}
+
+
+def test_what_the_server_fills_in_later_is_no_clients(api: Served) -> None:
+    made = api.post(SERVICES, {"metadata": {"name": "s"}, "spec": {"clusterIP": "None"}}, query="fieldManager=one")
+    assert made.body["spec"]["clusterIPs"] == ["None"]
+    assert ".spec.clusterIP" in owned(made, "one")
+    assert not [each for each in owned(made, "one") if each.startswith((".spec.clusterIPs", ".spec.ipFamil"))]
+    patched = api.patch(f"{SERVICES}/s", {"spec": {"type": "ExternalName", "externalName": "a.b", "clusterIP": ""}})
+    assert "clusterIPs" not in patched.body["spec"]
+    back = api.patch(f"{SERVICES}/s", {"spec": {"type": "ClusterIP", "clusterIP": "None"}})
+    assert back.body["spec"]["clusterIPs"] == ["None"]
+
+
+def test_a_client_owns_what_it_asks_for_and_does_not_get(api: Served) -> None:
+    """As upstream: the owners are noted before the kind has its say."""
+    made = api.post("/api/v1/namespaces", {"metadata": {"generateName": "n-"}}, query="fieldManager=one")
+    assert owned(made, "one") == [".metadata.generateName"], "the label follows from the name, which came later"
+    assert made.body["metadata"]["labels"] == {"kubernetes.io/metadata.name": made.body["metadata"]["name"]}
+    path = f"/api/v1/namespaces/{made.body['metadata']['name']}"
+    patched = api.patch(path, {"spec": {"finalizers": ["a.b/c"]}}, query="fieldManager=two")
+    assert patched.body["spec"] == {"finalizers": ["kubernetes"]}
+    assert owned(patched, "two") == [".spec.finalizers"]
+
+
+def test_an_empty_set_of_labels_of_a_template_is_none(api: Served) -> None:
+    template = {
+        "metadata": {"labels": {}},
+        "spec": deployment()["spec"]["template"]["spec"] | {"restartPolicy": "Never"},
+    }
+    job = {"metadata": {"name": "j"}, "spec": {"template": template}}
+    made = api.post("/apis/batch/v1/namespaces/default/jobs", job, query="fieldManager=one")
+    assert not [each for each in owned(made, "one") if "template.metadata" in each]
+
+
+def test_an_event_has_the_fields_of_the_group_that_it_came_by(api: Served) -> None:
+    event = {
+        "metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}, "reason": "R",
+        "action": "A", "note": "n", "type": "Normal", "eventTime": "2024-01-01T00:00:00.000000Z",
+        "reportingController": "a/b", "reportingInstance": "i",
+    }  # fmt: skip
+    made = api.post(NEW_EVENTS, event, query="fieldManager=one")
+    assert entries(made, "manager", "apiVersion") == [("one", "events.k8s.io/v1")]
+    assert ".note" in owned(made, "one")
+    for path in (f"{NEW_EVENTS}/e", f"{OLD_EVENTS}/e"):
+        assert owned(api.get(path), "one") == owned(made, "one")
+    assert api.get(NEW_EVENTS).body["items"][0]["metadata"] == made.body["metadata"]
+    other = api.patch(f"{OLD_EVENTS}/e", {"message": "m"}, query="fieldManager=two")
+    assert entries(other, "manager", "apiVersion") == [("two", "v1")], "entries of another group cannot be read"
+
+
+def test_of_two_entries_of_one_client_the_last_one_counts(api: Served) -> None:
+    """A write of a scale leaves two, and the one with the replicas comes first."""
+    api.post(DEPLOYMENTS, deployment(), query="fieldManager=one")
+    api.patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 1}}, query="fieldManager=two")
+    assert entries(api.get(f"{DEPLOYMENTS}/d"), "manager") == [("one",), ("one",)]
+    left = api.patch(f"{DEPLOYMENTS}/d", {"metadata": {"labels": {"a": "b"}}}, query="fieldManager=three")
+    assert entries(left, "manager") == [("one",), ("three",)]
+    assert ".spec.replicas" not in owned(left, "one")

@@ -158,12 +158,12 @@ def _owned(stored: Stored) -> Json:
 def document(resource: Resource, stored: Stored) -> bytes:
     """One object with kind and apiVersion."""
     if resource is NEW_EVENTS:
-        return encode({"kind": resource.kind, "apiVersion": resource.api_version, **shown_event(stored.object)})
+        return encode({"kind": resource.kind, "apiVersion": resource.api_version, **shown_event(_owned(stored))})
     return stored.document(resource)
 
 
 def _item(resource: Resource, stored: Stored) -> bytes:
-    return encode(shown_event(stored.object)) if resource is NEW_EVENTS else stored.body
+    return encode(shown_event(_owned(stored))) if resource is NEW_EVENTS else stored.body
 
 
 def _table(

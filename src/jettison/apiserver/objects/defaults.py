@@ -361,9 +361,6 @@ def default_service(service: Json) -> None:
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
-    # The first address is shown twice.
-    if spec.get("clusterIP") and not spec.get("clusterIPs"):
-        spec["clusterIPs"] = [spec["clusterIP"]]
 
 
 def default_endpoints(endpoints: Json) -> None:

@@ -64,7 +64,7 @@ from jettison.apiserver.objects.validation.pod.pods import (
     validate_pod_update,
     validate_resize,
 )
-from jettison.apiserver.objects.validation.service_changes import change_service, give_families
+from jettison.apiserver.objects.validation.service_changes import change_service, give_families, repeat_address
 from jettison.apiserver.objects.validation.services import (
     validate_endpoint_slice,
     validate_endpoint_slice_update,
@@ -255,9 +255,16 @@ def _default_namespace(namespace: Json) -> None:
 
 
 def _prepare_namespace(namespace: Json) -> None:
+    # Its name may have been made just now.
+    _default_namespace(namespace)
     namespace["status"] = {"phase": "Active"}
     finalizers = namespace["spec"].get("finalizers") or []
     namespace["spec"] = {**namespace["spec"], "finalizers": [*finalizers, *({"kubernetes"} - set(finalizers))]}
+
+
+def _keep_namespace_spec(namespace: Json, old: Json) -> None:
+    """Its finalizers are written apart."""
+    namespace["spec"] = old["spec"]
 
 
 def _default_priority_class(value: Json) -> None:
@@ -286,6 +293,7 @@ def _prepare_job(job: Json) -> None:
 def _prepare_service(service: Json) -> None:
     """Which families it gets is decided before the rest is looked at."""
     service["status"] = empty_struct("ServiceStatus")
+    repeat_address(service)
     _refuse_service(service, give_families(service, None))
 
 
@@ -334,6 +342,12 @@ def _keep_unavailable(value: Json, old: Json) -> None:
     rolling, former = (((each["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}) for each in (value, old))
     if "maxUnavailable" not in former:
         rolling.pop("maxUnavailable", None)
+
+
+def _default_daemon_set(value: Json) -> None:
+    """The annotation is a field inside Kubernetes, and a field is there from the beginning."""
+    default_daemon_set(value)
+    _number_template(value, _template_number(value))
 
 
 def _prepare_daemon_set(value: Json) -> None:
@@ -425,6 +439,7 @@ NODE_RULES: Final = Rules(
 NAMESPACE_RULES: Final = Rules(
     default=_default_namespace,
     prepare=_prepare_namespace,
+    prepare_change=_keep_namespace_spec,
     name=label_name,
     validate=validate_namespace,
     validate_update=validate_namespace_update,
@@ -457,7 +472,7 @@ BUDGET_RULES: Final = Rules(
 )
 DAEMON_SET_RULES: Final = Rules(
     warn=warn_template(),
-    default=default_daemon_set,
+    default=_default_daemon_set,
     prepare=_prepare_daemon_set,
     prepare_change=_renumber_template,
     validate=validate_daemon_set,

@@ -140,7 +140,7 @@ def read_document(kind: str, document: Any, *, is_converted: bool = False) -> tu
     if isinstance(given, dict) and given.get("managedFields") == []:
         # Unlike no list at all, an empty one takes the fields from their owners.
         metadata["managedFields"] = []
-    if _names_no_label(document):
+    if names_no_label(document):
         # A template with an empty set of labels is refused in other words than one without.
         value["spec"]["template"]["metadata"]["labels"] = {}
     if notes.empties:
@@ -184,7 +184,8 @@ def place_of(value: Any, path: str) -> tuple[Json | None, str]:
     return (value if isinstance(value, dict) else None), key
 
 
-def _names_no_label(document: Json) -> bool:
+def names_no_label(document: Json) -> bool:
+    """Whether its template has a set of labels, and no label in it."""
     found: Any = document
     for key in ("spec", "template", "metadata", "labels"):
         found = found.get(key) if isinstance(found, dict) else None

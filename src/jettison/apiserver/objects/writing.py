@@ -11,7 +11,7 @@ import msgspec
 
 from jettison.apiserver.http.statuses import bad_request, conflict
 from jettison.apiserver.objects.resources import Resource
-from jettison.apiserver.objects.schema import Read, as_stored, empties_of
+from jettison.apiserver.objects.schema import Read, as_stored, empties_of, names_no_label
 from jettison.apiserver.objects.validation.metadata import (
     path_segment_name,
     validate_metadata,
@@ -62,8 +62,6 @@ def prepare_new(
     metadata = value["metadata"]
     for key in ("managedFields", "selfLink", *(_DELETION if is_posted else ())):
         metadata.pop(key, None)
-    if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = _generated(metadata["generateName"])
     if resource.is_namespaced:
         metadata["namespace"] = namespace
     else:
@@ -75,6 +73,8 @@ def prepare_new(
     rules = resource.rules
     rules.default(value)
     admit(value)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = _generated(metadata["generateName"])
     rules.prepare(value)
     mistakes = first_of(rules.validate_new_metadata(metadata, rules.name), rules.validate(value))
     if not mistakes:
@@ -102,13 +102,13 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
     if part == "status":
         for key in rules.kept_by_status:
             _take(metadata, former, key)
+        rules.complete_status(new["status"], old["status"])
+        changed = {**old, "metadata": metadata, "status": new["status"]}
+        admit(changed)
         if inner := resource.inner_annotation:
             # A part of the spec, whatever it looks like.
             metadata["annotations"] = dict(metadata.get("annotations") or {})
             _take(metadata["annotations"], former.get("annotations") or {}, inner)
-        rules.complete_status(new["status"], old["status"])
-        changed = {**old, "metadata": metadata, "status": new["status"]}
-        admit(changed)
         own = rules.validate_changed_metadata[:1]
         rest = rules.validate_status(changed, old)
     else:
@@ -120,8 +120,10 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
             changed["metadata"] = metadata
             if resource.has_status:
                 changed["status"] = old["status"]
-            rules.prepare_change(changed, old)
+        # The owner of a field is the client that has sent it, whatever becomes of it.
         admit(changed)
+        if not part:
+            rules.prepare_change(changed, old)
         if resource.counts_generations and _is_new_generation(resource, changed, old):
             metadata["generation"] = former.get("generation", 0) + 1
         own = rules.validate_changed_metadata[: 1 if part == "finalize" else None]
@@ -135,9 +137,8 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
 
 def _drop_empty_labels(value: Json) -> None:
     """Validation has told an empty set of labels of a template from none; nothing else does."""
-    template = (value.get("spec") or {}).get("template")
-    if template is not None and (template.get("metadata") or {}).get("labels") == {}:
-        del template["metadata"]["labels"]
+    if names_no_label(value):
+        del value["spec"]["template"]["metadata"]["labels"]
 
 
 def _refusing_group(resource: Resource) -> str:

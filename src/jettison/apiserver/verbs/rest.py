@@ -288,8 +288,6 @@ class Objects:
             self.authorizer.check_fields(user, access, old, changed)
 
         self.authorizer.check_write(user, access, name, old, new)
-        if resource is NAMESPACES and target.subresource != "finalize":
-            new["spec"] = old["spec"]
         value = prepare_changed(resource, new, old, admit, target.subresource)
         if target.subresource in _WARNED_PARTS:
             request.warnings += resource.rules.warn_change(value, old)

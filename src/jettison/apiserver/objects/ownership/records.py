@@ -84,6 +84,11 @@ def sorted_entries(entries: Iterable[Entry]) -> Entries:
     return tuple(sorted(entries, key=lambda each: (each.operation, each.time, *each[:1], each.api_version, each[4])))
 
 
+def known_entries(entries: Entries, group: str) -> dict[tuple[str, str, str, str], Entry]:
+    """Of two that cannot be told apart the last one counts; one of another group than the object's cannot be read."""
+    return {each.identity: each for each in entries if each.api_version.rpartition("/")[0] == group}
+
+
 class _Shown(msgspec.Struct, omit_defaults=True):
     manager: str = ""
     operation: str = ""

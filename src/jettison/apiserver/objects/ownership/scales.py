@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from jettison.apiserver.objects.ownership.field_sets import FieldSet, difference, intersection
-from jettison.apiserver.objects.ownership.records import Entries, Entry, entry, sorted_entries
+from jettison.apiserver.objects.ownership.records import Entries, Entry, entry, known_entries, sorted_entries
 from jettison.apiserver.objects.resources import SCALES, Resource
 
 _REPLICAS: Final[FieldSet] = {"f:spec": {"f:replicas": {}}}
@@ -21,14 +21,14 @@ def scale_entries(resource: Resource, entries: Entries) -> Entries:
     """The entries of the scale of an object that has these."""
     return sorted_entries(
         entry(each.manager, each.operation, SCALES.api_version, each.time, each.subresource, _REPLICAS)
-        for each in _known(resource, entries).values()
+        for each in known_entries(entries, resource.group).values()
         if _has_replicas(each)
     )
 
 
 def parent_entries(resource: Resource, entries: Entries, scaled: Entries) -> Entries:
     """The entries of an object that had `entries`, after a write left those of its scale as `scaled`."""
-    former = _known(resource, entries)
+    former = known_entries(entries, resource.group)
     new = {each.identity: each for each in scaled}
     made: dict[tuple[str, str, str, str], Entry] = {}
     for identity, each in former.items():
@@ -43,11 +43,6 @@ def parent_entries(resource: Resource, entries: Entries, scaled: Entries) -> Ent
                 each.manager, each.operation, resource.api_version, time, each.subresource, _REPLICAS
             )  # fmt: skip
     return sorted_entries(made.values())
-
-
-def _known(resource: Resource, entries: Entries) -> dict[tuple[str, str, str, str], Entry]:
-    """Of two that cannot be told apart the last one counts; one of another group cannot be read."""
-    return {each.identity: each for each in entries if each.api_version.rpartition("/")[0] == resource.group}
 
 
 def _has_replicas(each: Entry) -> bool:

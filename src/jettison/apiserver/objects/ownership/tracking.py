@@ -27,6 +27,7 @@ from jettison.apiserver.objects.ownership.records import (
     Entry,
     entries_of,
     entry,
+    known_entries,
     sorted_entries,
 )
 from jettison.apiserver.objects.ownership.walks import (
@@ -42,7 +43,7 @@ from jettison.apiserver.objects.ownership.walks import (
     with_named,
 )
 from jettison.apiserver.objects.resources import Resource
-from jettison.apiserver.objects.schema import empty_struct
+from jettison.apiserver.objects.schema import empty_struct, names_no_label
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, Conflict, InputError
 from jettison.values import frozen
@@ -104,8 +105,9 @@ def track(writer: Writer, entries: Entries, old: Json, new: Json, given: Any = N
     if not entries and old["metadata"].get("uid"):
         # It was made when nothing was tracked.
         return ()
+    entries = tuple(known_entries(entries, writer.resource.group).values())
     try:
-        found = _compare(writer, old, new)
+        found = _compare(writer, old, _without_empty_labels(new) if names_no_label(new) else new)
     except InputError:
         # Elements that cannot be told apart have no owners, and nothing else in their object has.
         return ()
@@ -129,6 +131,13 @@ def track(writer: Writer, entries: Entries, old: Json, new: Json, given: Any = N
         made = entry(writer.manager, UPDATE, api_version, writer.time, writer.subresource, union(own, changed))
         kept.append(made)
     return _capped(sorted_entries(kept))
+
+
+def _without_empty_labels(value: Json) -> Json:
+    """Validation alone tells an empty set of labels of a template from none."""
+    spec, template = value["spec"], value["spec"]["template"]
+    metadata = {key: item for key, item in template["metadata"].items() if key != "labels"}
+    return {**value, "spec": {**spec, "template": {**template, "metadata": metadata}}}
 
 
 def _is_reset(given: Any) -> bool:
@@ -200,6 +209,7 @@ def apply(writer: Writer, entries: Entries, live: Json, applied: Json, *, is_for
         fields = _stripped(union(before.added, before.modified))
         if fields:
             entries = (entry(_BEFORE, UPDATE, writer.resource.api_version, writer.time, writer.subresource, fields),)
+    entries = tuple(known_entries(entries, writer.resource.group).values())
     if _names_owners(config):
         raise bad_request("metadata.managedFields must be nil")
     try:
@@ -228,7 +238,8 @@ def apply(writer: Writer, entries: Entries, live: Json, applied: Json, *, is_for
             kept.append(_with(each, fields))
     own = _stripped(said)
     if own:
-        time = writer.time if last is None or merged != live else last.time
+        # An apply that changes nothing has no time, and leaves that of an earlier one.
+        time = writer.time if merged != live else "" if last is None else last.time
         kept.append(entry(writer.manager, APPLY, writer.resource.api_version, time, writer.subresource, own))
     _sync_last_applied(writer, merged, applied)
     return Applied(merged, sorted_entries(kept))

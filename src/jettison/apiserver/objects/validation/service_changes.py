@@ -20,6 +20,7 @@ def change_service(service: Json, old: Json) -> list[Mistake]:
     """Complete a changed service from the one that is there."""
     spec, former = service["spec"], old["spec"]
     _keep_given(spec, former)
+    _repeat_address(spec, former)
     if mistakes := give_families(service, old):
         return mistakes
     _drop_unfitting(spec, former)
@@ -34,8 +35,6 @@ def _keep_given(spec: Json, former: Json) -> None:
         for key in ("clusterIP", "clusterIPs"):
             if not spec.get(key) and former.get(key):
                 spec[key] = former[key]
-        if spec.get("clusterIP") != former.get("clusterIP") and spec.get("clusterIPs") == former.get("clusterIPs"):
-            spec["clusterIPs"] = [spec["clusterIP"]]
     if _has_node_ports(spec) and _has_node_ports(former):
         used = _node_ports(spec) & _node_ports(former)
         by_name = {each.get("name", ""): each.get("nodePort", 0) for each in former.get("ports") or ()}
@@ -45,6 +44,25 @@ def _keep_given(spec: Json, former: Json) -> None:
                 port["nodePort"] = before
     if is_checked(spec) and is_checked(former) and not spec.get("healthCheckNodePort"):
         _take(spec, former, "healthCheckNodePort")
+
+
+def repeat_address(service: Json) -> None:
+    """The address of a new service is shown twice; only where an old client has given it once is it filled in."""
+    spec = service["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _repeat_address(spec: Json, former: Json) -> None:
+    """The same of a change: a client that has changed the one only means both."""
+    given, before = spec.get("clusterIP", ""), former.get("clusterIP", "")
+    if given == before:
+        if former.get("clusterIPs") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = former["clusterIPs"]
+    elif (spec.get("clusterIPs") or []) == (former.get("clusterIPs") or []):
+        spec.pop("clusterIPs", None)
+        if given:
+            spec["clusterIPs"] = [given]
 
 
 def _drop_unfitting(spec: Json, former: Json) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.served import Served
+from tests.apiserver.served import APPLY, Served
 
 Json = dict[str, Any]
 
@@ -189,3 +189,28 @@ def test_what_a_headless_service_does_not_look_at(api: Served) -> None:
 def test_a_put_makes_a_service(api: Served) -> None:
     spec = {"clusterIP": "None", "ports": [{"port": 80}]}
     assert api("PUT", "/api/v1/namespaces/default/services/s", {"metadata": {"name": "s"}, "spec": spec}).code == 201
+
+
+def test_a_put_or_apply_that_makes_an_object_knows_no_uid_and_no_version(api: Served) -> None:
+    """The version is read, and does not matter; the uid is that of another object."""
+    path, document = f"{SERVICES}/web", service(clusterIP="None")
+    document["metadata"]["resourceVersion"] = "x"
+    assert api("PUT", path, document).code == 500
+    applied = {"apiVersion": "v1", "kind": "Service", **document}
+    assert api.patch(path, applied, APPLY, query="fieldManager=m").code == 500
+    document["metadata"] = {"name": "web", "uid": "u"}
+    for query, root in (("", "/registry"), ("dryRun=All", "")):
+        answer = api("PUT", path, document, query=query)
+        where = f"Key: {root}/services/specs/default/web, ResourceVersion: 0"
+        assert (answer.code, answer.body["reason"]) == (409, "Conflict")
+        assert where in answer.message
+        assert answer.message.endswith("Precondition failed: UID in precondition: u, UID in object meta: ")
+    document["metadata"] = {"name": "web", "resourceVersion": "5"}
+    assert api("PUT", path, document).code == 201
+
+
+def test_an_applied_status_of_a_service_that_is_not_there_would_make_it(api: Served) -> None:
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}
+    document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, **status}
+    answer = api.patch(f"{SERVICES}/web/status", document, APPLY, query="fieldManager=m")
+    assert answer.message == 'Service "web" is invalid: spec.ports: Required value'

@@ -224,6 +224,13 @@ def check_unborn(metadata: Json) -> None:
         raise ApiError("resourceVersion should not be set on objects to be created")
 
 
+def check_number(metadata: Json) -> None:
+    """Whether it is a version at all."""
+    given = metadata.get("resourceVersion", "")
+    if given and not (given.isascii() and given.isdigit()):
+        raise ApiError(f"strconv.ParseUint: parsing {quote(given)}: invalid syntax")
+
+
 def check_identity(resource: Resource, metadata: Json, old: Json, *, is_dry_run: bool = False) -> None:
     """A client that replaces or binds an object and names its uid means that one, not another of the same name."""
     _check_same(resource, metadata, old, "uid", "UID", root="" if is_dry_run else "/registry")
@@ -251,9 +258,8 @@ def _check_same(
 
 def check_version(resource: Resource, metadata: Json, old: Json) -> None:
     """The object must be built on the one that is stored; no version at all means: whatever is stored."""
+    check_number(metadata)
     given, name = metadata.get("resourceVersion", ""), old["metadata"]["name"]
-    if given and not (given.isascii() and given.isdigit()):
-        raise ApiError(f"strconv.ParseUint: parsing {quote(given)}: invalid syntax")
     if given in ("", "0"):
         if not resource.takes_unconditional_put:
             mistake = invalid("metadata.resourceVersion", 0, "must be specified for an update")

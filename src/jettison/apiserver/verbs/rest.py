@@ -36,6 +36,7 @@ from jettison.apiserver.objects.writing import (
     check_address,
     check_identity,
     check_namespace,
+    check_number,
     check_unborn,
     check_version,
     distinct_owners,
@@ -176,9 +177,7 @@ class Objects:
         resource = target.resource
         value = read_object(request, expected(resource), options.validation)
         check_address(value["metadata"], target.namespace, target.name)
-        found = self.store.head(resource, target.namespace, target.name)
-        if found is None and resource.is_created_by_put and target.subresource in ("", "status"):
-            value["metadata"].pop("resourceVersion", None)
+        if self._is_new(target, value["metadata"], options):
             return await self.insert(request, target, value, options)
 
         def put(found: Stored) -> Json:
@@ -196,8 +195,8 @@ class Objects:
         is_apply = media_type == APPLY_PATCH
         options = patch_options(request, is_apply=is_apply)
         resource = target.resource
-        # Only an apply of the whole may make it.
-        if not is_apply or target.subresource:
+        # Only an apply of the whole may make it, or of the status of what a PUT may make.
+        if not is_apply or (target.subresource and not (target.subresource == "status" and resource.is_created_by_put)):
             self.check_there(target)
         if is_apply:
             return await self._apply_patch(request, target, read_patch(request.body, media_type), options)
@@ -213,6 +212,19 @@ class Objects:
             return _stored(resource, value)
 
         return await self.change(request, target, merge, options)
+
+    def _is_new(self, target: Target, metadata: Json, options: WriteOptions) -> bool:
+        """Whether this PUT makes the object: then it has no version yet, and no uid that a client could know."""
+        resource, name = target.resource, target.name
+        if target.subresource not in ("", "status") or not resource.is_created_by_put:
+            return False
+        if self.store.head(resource, target.namespace, name) is not None:
+            return False
+        nothing = {"metadata": {"namespace": target.namespace, "name": name, "uid": ""}}
+        check_identity(resource, metadata, nothing, is_dry_run=options.is_dry_run)
+        check_number(metadata)
+        metadata.pop("resourceVersion", None)
+        return True
 
     def check_there(self, target: Target) -> None:
         """404 where it is not."""
@@ -234,8 +246,9 @@ class Objects:
             check_address(value["metadata"], target.namespace, target.name)
             return Applied(value, result.entries)
 
-        if self.store.head(resource, target.namespace, target.name) is None and not target.subresource:
+        if self.store.head(resource, target.namespace, target.name) is None:
             new = made(blank(resource), ())
+            check_number(new.value["metadata"])
             new.value["metadata"].pop("resourceVersion", None)
             return await self.insert(request, target, new.value, options, new)
 

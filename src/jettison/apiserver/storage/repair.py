@@ -34,10 +34,10 @@ from jettison.apiserver.storage.log import (
     unsealed,
     write_rows,
 )
+from jettison.apiserver.storage.lost import lost_objects
 from jettison.apiserver.storage.mark import Mark
 from jettison.apiserver.storage.private_files import lock_folder, open_private, tighten
 from jettison.apiserver.storage.salvage import Salvaged, salvage
-from jettison.apiserver.storage.store import lost_objects
 from jettison.clock import SYSTEM_CLOCK, Clock
 from jettison.errors import JettisonError
 

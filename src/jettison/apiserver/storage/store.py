@@ -30,10 +30,11 @@ import msgspec
 
 from jettison.apiserver.http.statuses import expired, internal_error, not_found, too_large
 from jettison.apiserver.objects.ownership.records import Entries
-from jettison.apiserver.objects.resources import RESOURCES, Resource
+from jettison.apiserver.objects.resources import Resource
 from jettison.apiserver.storage.disk import Batch, Disk, DiskReserve, is_disk_full
 from jettison.apiserver.storage.indexes import Key, ListIndexes, Lookup
-from jettison.apiserver.storage.log import FILE, Content, Log, Row, shown_text
+from jettison.apiserver.storage.log import FILE, Log, Row
+from jettison.apiserver.storage.lost import lost_objects
 from jettison.apiserver.storage.private_files import lock_folder, make_private_folder
 from jettison.apiserver.storage.stored import DECODED, Change, ChangeType, Feed, Json, Stored
 from jettison.clock import SYSTEM_CLOCK, Clock
@@ -600,57 +601,6 @@ class Store:
                 batch.end(failure)
         self._committing = self._open = None
         self._ahead.clear()
-
-
-def lost_objects(content: Content) -> set[tuple[str, Key]]:
-    """The objects whose newest state is damaged: older states of them must not be served in their place.
-
-    The key of a damaged row may be what is wrong with it. Its uid is in the body and belongs to one object only, so
-    that is asked first; the key counts where the body tells no uid that is known.
-    """
-    newest = {(row.storage, (row.namespace, row.name)): row for row in content.rows}
-    uids = {uid: each for each, row in newest.items() if (uid := _identity(row.body).uid)}
-    lost: set[tuple[str, Key]] = set()
-    for damaged in content.damaged:
-        version, storage, namespace, name, _, body, _ = damaged.columns
-        found = _identity(body)
-        keys = [(shown_text(namespace), shown_text(name))]
-        if found.name:
-            keys.append((found.namespace, found.name))
-        # An unknown resource is the damaged name of a known one, and may be any of them.
-        storages = [told] if (told := shown_text(storage)) in _STORAGES else [told, *_STORAGES]
-        if found.uid in uids:
-            candidates = [uids[found.uid]]
-        elif len(storages) == 1:
-            candidates = [(told, key) for key in keys]
-        else:
-            candidates = [(each, key) for key in keys for each in storages if (each, key) not in newest]
-        lost.update(each for each in candidates if each not in newest or newest[each].version < version)
-    return lost
-
-
-_STORAGES: Final = tuple(dict.fromkeys(each.storage for each in RESOURCES if each.is_stored))
-
-
-class _Identity(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-
-
-class _Identified(msgspec.Struct):
-    metadata: _Identity
-
-
-_identified = msgspec.json.Decoder(_Identified)
-
-
-def _identity(body: object) -> _Identity:
-    """Which object a body is of; nothing where it does not tell."""
-    try:
-        return _identified.decode(body).metadata if isinstance(body, bytes) else _Identity()
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Identity()
 
 
 def _is_leaving(stored: Stored | None) -> bool:

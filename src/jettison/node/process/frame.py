@@ -35,6 +35,13 @@ _LOOK_FOR_GARBAGE_AT: Final = 10_000
 _KNOCK_SECONDS: Final = 2.0
 # What is loaded by others when they first need it.
 _LATE: Final = ("importlib.readers", "encodings.ascii", "encodings.idna")
+# What a module does that logs something, for operators, who know no modules. The first that fits counts.
+_DOINGS: Final = (
+    ("jettison.runtimes.kube.leases", "hold a lease"),
+    ("jettison.runtimes.kube", "follow the API"),
+    ("jettison.controllers", "reconcile"),
+    ("jettison.apiserver", "serve the API"),
+)
 
 
 def until_told(work: Work, *, is_verbose: bool = False, reload: Reload | None = None) -> None:
@@ -100,7 +107,8 @@ class _LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """One line, with its traceback where there is one."""
         made = events.Noted if record.levelno < logging.WARNING else events.ActionFailed
-        self._log.take(made(record.name, self.format(record)), SystemClock().now_ns())
+        what = next((words for module, words in _DOINGS if record.name.startswith(module)), record.name)
+        self._log.take(made(what, self.format(record)), SystemClock().now_ns())
 
 
 class Hangups:

@@ -73,3 +73,45 @@ def test_a_namespace_goes_with_everything_in_it_pods_first(untidy: Path) -> None
         assert left == []
 
     play(untidy, scene)
+
+
+def test_a_namespace_says_what_it_is_waiting_for(untidy: Path) -> None:
+    """Otherwise a user of `kubectl delete namespace` that does not return has nothing to look at."""
+
+    async def scene(ground: Playground) -> None:
+        client, namespace = ground.client, ground.namespace
+        held = {"name": "text", "finalizers": ["example.com/hold"]}
+        await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": held}, namespace)
+        await client.delete(NAMESPACES, namespace)
+        async with controlled(client, "namespace-controller"):
+
+            async def conditions() -> dict[str, Any]:
+                status = (await client.get(NAMESPACES, namespace))["status"]
+                return {each["type"]: (each["status"], each["message"]) for each in status.get("conditions") or ()}
+
+            async def is_told() -> bool:
+                return bool(await conditions())
+
+            await until(is_told)
+            found = await conditions()
+            assert found["NamespaceContentRemaining"] == (
+                "True",
+                "Some resources are remaining: configmaps. has 1 resource instances",
+            )
+            assert found["NamespaceFinalizersRemaining"] == (
+                "True",
+                "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
+            )
+            assert found["NamespaceDeletionContentFailure"][0] == "False"
+            await client.patch(CONFIG_MAPS, "text", {"metadata": {"finalizers": None}}, namespace)
+
+            async def is_gone() -> bool:
+                try:
+                    await client.get(NAMESPACES, namespace)
+                except NotFound:
+                    return True
+                return False
+
+            await until(is_gone)
+
+    play(untidy, scene)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from jettison.apiserver.objects.resources import EVENTS, NAMESPACES, PODS, RESOURCES, Resource
 from jettison.apiserver.storage.store import Store
@@ -18,7 +16,8 @@ from jettison.apiserver.storage.stored import Change, ChangeType, Stored
 from jettison.apiserver.verbs.deletion import GARBAGE_FINALIZERS, DeleteOptions, Deletions
 from jettison.clock import Clock
 from jettison.errors import ApiError
-from jettison.manifests.times import parse_time, time_text
+from jettison.manifests.namespace_conditions import Left, terminating_conditions
+from jettison.manifests.times import parse_time
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +87,11 @@ class Housekeeping:
             # Kubernetes does not count them here, so nothing seems to remain.
             self._report(namespace, {})
             return True
-        left = {resource: self._ask(resource, namespace) for resource in _CONTENT if resource is not PODS}
+        left = {
+            f"{resource.plural}.{resource.group}": [item.metadata for item in self._ask(resource, namespace)]
+            for resource in _CONTENT
+            if resource is not PODS
+        }
         self._report(namespace, left)
         return any(left.values())
 
@@ -105,7 +108,7 @@ class Housekeeping:
                 left.append(current)
         return left
 
-    def _report(self, namespace: Stored, left: dict[Resource, list[Stored]]) -> None:
+    def _report(self, namespace: Stored, left: Left) -> None:
         """Say on the namespace what it is waiting for."""
         current = self._store.head(NAMESPACES, *namespace.key)
         if current is None:
@@ -142,59 +145,3 @@ class Housekeeping:
             latest = max(times, default=0)
             if latest + EVENT_LIFETIME_NS < now_ns and self._store.head(EVENTS, *item.key) is not None:
                 self._store.remove(EVENTS, *item.key)
-
-
-# The conditions of a namespace that is being deleted.
-Json = dict[str, Any]
-
-_REMAINING: Final = "NamespaceContentRemaining"
-_FINALIZERS: Final = "NamespaceFinalizersRemaining"
-# The conditions of a namespace from which everything is gone, in the order in which they are written.
-_FINE: Final = {
-    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
-    "NamespaceDeletionGroupVersionParsingFailure": (
-        "ParsedGroupVersions",
-        "All legacy kube types successfully parsed",
-    ),
-    "NamespaceDeletionContentFailure": (
-        "ContentDeleted",
-        "All content successfully deleted, may be waiting on finalization",
-    ),
-    _REMAINING: ("ContentRemoved", "All content successfully removed"),
-    _FINALIZERS: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
-}
-
-
-def terminating_conditions(old: Sequence[Json], left: Mapping[Resource, Sequence[Stored]], now_ns: int) -> list[Json]:
-    """The conditions, given those it had and what is left. A time moves only when its status does."""
-    held = _held(left)
-    known = {each["type"]: each for each in old}
-    found = [each for each in old if each["type"] not in _FINE]
-    for kind, (reason, message) in _FINE.items():
-        status = "True" if kind in held else "False"
-        reason, message = held.get(kind, (reason, message))
-        former = known.get(kind, {})
-        since = former["lastTransitionTime"] if former.get("status") == status else time_text(now_ns)
-        found.append(
-            {"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
-        )
-    return found
-
-
-def _held(left: Mapping[Resource, Sequence[Stored]]) -> dict[str, tuple[str, str]]:
-    counts = sorted(
-        f"{resource.plural}.{resource.group} has {len(items)} resource instances"
-        for resource, items in left.items()
-        if items
-    )
-    finalizers = Counter(
-        each for items in left.values() for item in items for each in item.metadata.get("finalizers") or ()
-    )
-    held = {}
-    if counts:
-        held[_REMAINING] = ("SomeResourcesRemain", f"Some resources are remaining: {', '.join(counts)}")
-    if finalizers:
-        listed = ", ".join(sorted(f"{name} in {number} resource instances" for name, number in finalizers.items()))
-        message = f"Some content in the namespace has finalizers remaining: {listed}"
-        held[_FINALIZERS] = ("SomeFinalizersRemain", message)
-    return held

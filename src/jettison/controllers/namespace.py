@@ -12,8 +12,9 @@ from typing import Final
 from jettison.controllers.machinery.objects import is_terminating, read_resources
 from jettison.controllers.machinery.reconciler import Postponed, Reconciler, Surroundings
 from jettison.errors import ApiError, NotFound
+from jettison.manifests.namespace_conditions import Left, terminating_conditions
 from jettison.runtimes.kube.cache import Change
-from jettison.runtimes.kube.client import Document
+from jettison.runtimes.kube.client import Document, PatchType
 from jettison.runtimes.kube.kinds import NAMESPACES, PODS, Kind
 
 FINALIZER: Final = "kubernetes"
@@ -24,7 +25,7 @@ class NamespaceController:
     """Everything in a terminating namespace is deleted, pods first; when nothing is left, the namespace may go."""
 
     def __init__(self, around: Surroundings) -> None:
-        self._client = around.client
+        self._client, self._clock = around.client, around.clock
         self._namespaces = around.caches.of(NAMESPACES)
         self._reconciler: Reconciler[str] = Reconciler("namespaces", self._reconcile)
         self._reconciler.follow(self._namespaces, _names)
@@ -40,19 +41,32 @@ class NamespaceController:
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
         if FINALIZER not in finalizers:
             return
-        left = 0
+        left: dict[str, list[Document]] = {}
+        has_pods = False
         for kind in await self._kinds():
-            left += await self._empty(kind, name)
-            if kind == PODS and left:
-                # What pods need stays until they are gone.
+            remaining = await self._empty(kind, name)
+            if kind == PODS and remaining:
+                # What pods need stays until they are gone. Kubernetes does not count them, so nothing seems to remain.
+                has_pods = True
                 break
-        if left:
+            left[f"{kind.plural}.{kind.group}"] = [each["metadata"] for each in remaining]
+        if has_pods or any(left.values()):
+            await self._report(namespace, left)
             raise Postponed(_AGAIN_SECONDS)
         kept = [each for each in finalizers if each != FINALIZER]
         try:
             await self._client.replace(NAMESPACES, {**namespace, "spec": {"finalizers": kept}}, "finalize")
         except NotFound:
             return
+
+    async def _report(self, namespace: Document, left: Left) -> None:
+        """Say on the namespace what it is waiting for."""
+        old = (namespace.get("status") or {}).get("conditions") or []
+        conditions = terminating_conditions(old, left, self._clock.now_ns())
+        if conditions != old:
+            body = {"status": {"conditions": conditions}}
+            name = namespace["metadata"]["name"]
+            await self._client.patch(NAMESPACES, name, body, how=PatchType.MERGE, subresource="status")
 
     async def _kinds(self) -> list[Kind]:
         """All kinds in namespaces that can be listed and deleted, pods first."""
@@ -67,19 +81,19 @@ class NamespaceController:
                     found.append(Kind(group, each["name"], True, version))
         return sorted(found, key=lambda kind: kind != PODS)
 
-    async def _empty(self, kind: Kind, namespace: str) -> int:
-        """How many are left. Those that have finalizers or a grace period stay for a while."""
+    async def _empty(self, kind: Kind, namespace: str) -> list[Document]:
+        """Which are left. Those that have finalizers or a grace period stay for a while."""
         try:
             items = (await self._client.list(kind, namespace)).items
         except (NotFound, ApiError) as error:
             # A kind whose server does not answer keeps the namespace: it may have objects there.
             if isinstance(error, NotFound):
-                return 0
+                return []
             raise
         for item in items:
             if not is_terminating(item):
                 await self._delete(kind, namespace, item)
-        return len((await self._client.list(kind, namespace)).items) if items else 0
+        return (await self._client.list(kind, namespace)).items if items else []
 
     async def _delete(self, kind: Kind, namespace: str, item: Document) -> None:
         try:

@@ -35,7 +35,7 @@ _LOOK_FOR_GARBAGE_AT: Final = 10_000
 _KNOCK_SECONDS: Final = 2.0
 # What is loaded by others when they first need it.
 _LATE: Final = ("importlib.readers", "encodings.ascii", "encodings.idna")
-# What a module does that logs something, for operators, who know no modules. The first that fits counts.
+# What a module that logs something does, in words that operators know. The first that fits counts.
 _DOINGS: Final = (
     ("jettison.runtimes.kube.leases", "hold a lease"),
     ("jettison.runtimes.kube", "follow the API"),

@@ -114,3 +114,40 @@ def test_pods_and_templates_are_looked_at(api: Served) -> None:
     # Upstream looks twice at that of a StatefulSet.
     refused = api.post("/apis/apps/v1/namespaces/default/statefulsets", made)
     assert [each["field"] for each in refused.body["details"]["causes"]] == [f"spec.template.annotations[{COST}]"] * 2
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ("unconfined", {"type": "Unconfined"}),
+        ("runtime/default", {"type": "RuntimeDefault"}),
+        ("localhost/x", LOCAL),
+        # No field says this.
+        ("localhost/", None),
+        ("localhost/ x", None),
+        ("", None),
+    ],
+)
+def test_a_profile_becomes_the_field_of_a_new_container(api: Served, said: str, field: Json | None) -> None:
+    made = {"metadata": {"name": "p", "annotations": {ARMOR + "c": said}}, "spec": spec()}
+    made["spec"]["containers"][0]["image"] = "i"
+    answer = api.post(PODS, made)
+    context = answer.body["spec"]["containers"][0].get("securityContext", {})
+    assert context.get("appArmorProfile") == field
+    assert "deprecated since v1.30" in answer.headers["warning"]
+
+
+def test_a_profile_that_the_whole_pod_has_is_not_repeated(api: Served) -> None:
+    made = {"metadata": {"name": "p", "annotations": {ARMOR + "c": "unconfined"}}, "spec": spec()}
+    made["spec"]["containers"][0]["image"] = "i"
+    made["spec"]["securityContext"] = {"appArmorProfile": {"type": "Unconfined"}}
+    answer = api.post(PODS, made)
+    assert "securityContext" not in answer.body["spec"]["containers"][0]
+    assert "warning" not in answer.headers
+
+
+def test_a_refused_pod_is_warned_of_its_profile_as_well(api: Served) -> None:
+    made = {"metadata": {"name": "p", "annotations": {ARMOR + "c": "x"}}, "spec": spec()}
+    made["spec"]["containers"][0]["image"] = "i"
+    answer = api.post(PODS, made)
+    assert (answer.code, "deprecated since v1.30" in answer.headers["warning"]) == (422, True)

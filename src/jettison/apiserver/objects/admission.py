@@ -33,6 +33,7 @@ from jettison.apiserver.objects.resources import (
 )
 from jettison.apiserver.objects.runtime_classes import check_overhead, give_class
 from jettison.apiserver.objects.validation.metadata import path_segment_name
+from jettison.apiserver.objects.validation.pod.old_annotations import give_app_armor
 from jettison.apiserver.storage.store import Store
 from jettison.clock import Clock
 from jettison.engine.numbers.strconv import quote
@@ -83,18 +84,20 @@ class Admission:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise forbidden(resource, name, why, [cause])
 
-    def admit_new(self, resource: Resource, value: Json, name: str) -> None:
-        """Fill in what a new object gets from others, or refuse it by this name."""
+    def admit_new(self, resource: Resource, value: Json, name: str) -> list[str]:
+        """Fill in what a new object gets from others, or refuse it by this name. What to warn of, whatever follows."""
         if resource is PODS:
             if self._has_accounts and not is_mirror(value):
                 self._give_account(value, name)
             self._give_priority(value, name)
             add_default_tolerations(value["spec"])
             self._give_runtime_class(value["spec"], name)
-        elif resource is NODES:
+            return give_app_armor(value)
+        if resource is NODES:
             _taint_not_ready(value["spec"])
         elif resource is PRIORITY_CLASSES:
             self._check_default_class(value, name)
+        return []
 
     def check_new(self, resource: Resource, value: Json, name: str, empties: Collection[str]) -> list[str]:
         """Refuse an object that is right in itself, or say what to warn of. `empties`: what its document had empty."""

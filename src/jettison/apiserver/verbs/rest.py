@@ -150,7 +150,7 @@ class Objects:
             if applied is None:
                 writer = self.writer(request, resource, target.subresource, options)
                 managed = track(writer, (), blank(resource), _shown(resource, new), given)
-            self.admission.admit_new(resource, new, name)
+            request.warnings += self.admission.admit_new(resource, new, name)
 
         is_posted, empties = request.verb == "create", empties_of(value)
         value = prepare_new(resource, value, namespace, self.clock.now_ns(), admit, is_posted=is_posted)

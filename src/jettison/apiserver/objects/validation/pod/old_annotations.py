@@ -1,6 +1,7 @@
 """Annotations that once said what fields say today: profiles for seccomp and AppArmor, and tolerations.
 
-They are still looked at, and a pod may not say the one thing in the annotation and another one in the field.
+They are still looked at, and a pod may not say the one thing in the annotation and another one in the field. A profile
+for AppArmor becomes the field of a new pod's container.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Final
 from jettison.apiserver.objects.schema import found_kind, read_document
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, invalid
 from jettison.apiserver.objects.validation.pod.placement import validate_tolerations
+from jettison.apiserver.objects.validation.pod.security import LONGEST_PROFILE
 from jettison.apiserver.objects.validation.pod.systems import containers_of
 from jettison.apiserver.objects.validation.pod.volumes import descending_path
 from jettison.engine.numbers.strconv import quote
@@ -105,6 +107,36 @@ def validate_agreement(annotations: dict[str, str], spec: Json, field: str) -> I
         said = annotations.get(f"{APP_ARMOR}{each['name']}")
         profile = context.get("appArmorProfile", whole.get("appArmorProfile"))
         yield from disagreement(said, profile, f"{where}.securityContext")
+
+
+def give_app_armor(pod: Json) -> list[str]:
+    """Give the containers of a new pod the profiles that its annotations name. What it is to be warned of."""
+    annotations, spec = pod["metadata"].get("annotations"), pod["spec"]
+    if not annotations or (spec.get("os") or {}).get("name") == "windows":
+        return []
+    warnings, whole = [], (spec.get("securityContext") or {}).get("appArmorProfile")
+    for _, container in containers_of(spec, ""):
+        key, context = f"{APP_ARMOR}{container['name']}", container.get("securityContext") or {}
+        if key not in annotations or "appArmorProfile" in context:
+            continue
+        profile = _named_profile(annotations[key])
+        if profile is None or profile != whole:
+            why = 'deprecated since v1.30; use the "appArmorProfile" field instead'
+            warnings.append(f"metadata.annotations[{key}]: {why}")
+        if profile is not None and profile != whole:
+            container["securityContext"] = {**context, "appArmorProfile": profile}
+    return warnings
+
+
+def _named_profile(said: str) -> Json | None:
+    """The field that an annotation stands for, if it would be valid."""
+    for kind, words in _APP_ARMOR_WORDS.items():
+        if said in words:
+            return {"type": kind}
+    name = said.removeprefix(_LOCALHOST)
+    if said.startswith(_LOCALHOST) and name and name == name.strip() and len(name.encode()) <= LONGEST_PROFILE:
+        return {"type": "Localhost", "localhostProfile": name}
+    return None
 
 
 _Disagreement = Callable[[str | None, Json | None, str], Iterator[Mistake]]

@@ -28,7 +28,7 @@ _GROUP_POLICIES: Final = ("Merge", "Strict")
 # `MountOption` waits for a feature that is off in Kubernetes.
 _LABEL_CHANGES: Final = ("Recursive",)
 _PROC_MOUNTS: Final = ("Default", "Unmasked")
-_LONGEST_PROFILE: Final = 4095
+LONGEST_PROFILE: Final = 4095
 _LONGEST_SYSCTL: Final = 253
 _SYSCTL_PART: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL: Final = rf"({_SYSCTL_PART}[\./])*{_SYSCTL_PART}"
@@ -121,8 +121,8 @@ def _app_armor(context: Json, field: str) -> Iterator[Mistake]:
             yield required(f"{where}.localhostProfile", "must be set when AppArmor type is Localhost")
         elif path != path.strip():
             yield invalid(f"{where}.localhostProfile", path, "must not be padded with whitespace")
-        if path and len(path.encode()) > _LONGEST_PROFILE:
-            yield too_long(f"{where}.localhostProfile", _LONGEST_PROFILE)
+        if path and len(path.encode()) > LONGEST_PROFILE:
+            yield too_long(f"{where}.localhostProfile", LONGEST_PROFILE)
     elif kind in _PROFILE_TYPES:
         if path is not None:
             yield invalid(f"{where}.localhostProfile", path, "can only be set when AppArmor type is Localhost")

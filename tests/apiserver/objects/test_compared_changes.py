@@ -383,6 +383,27 @@ def test_what_cannot_be_applied(api: Served, config: Json, why: str) -> None:
     assert (answer.code, answer.message) == (500, said)
 
 
+@pytest.mark.parametrize(
+    ("containers", "why"),
+    [
+        ([1, 2], ".spec.containers: element 0: associative list with keys may not have non-map elements"),
+        (
+            [{"name": "c"}, {"name": "c"}, 3, 4],
+            (
+                'errors:\n  .spec.containers: duplicate entries for key [name="c"]\n'
+                "  .spec.containers: element 2: associative list with keys may not have non-map elements"
+            ),
+        ),
+    ],
+)
+def test_elements_after_one_that_cannot_be_named_are_not_looked_at(
+    api: Served, containers: list[Any], why: str
+) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}}
+    answer = api.patch(f"{PODS}/p", pod, APPLY, query="fieldManager=m")
+    assert answer.message == f"failed to create typed patch object (/p; /v1, Kind=Pod): {why}"
+
+
 def test_an_apply_to_a_time_that_is_a_number(api: Served) -> None:
     api.pod("p")
     condition = {"type": "Ready", "lastTransitionTime": 1.5}

@@ -69,6 +69,16 @@ DEFAULTS: list[tuple[Json, str, Any]] = [
 ]  # fmt: skip
 
 
+def test_what_a_pod_has_got_is_rounded() -> None:
+    fine, coarse = {"cpu": "100u", "memory": "1"}, {"cpu": "1m", "memory": "1"}
+    of_one = {"name": "c", "ready": True, "restartCount": 0, "image": "", "imageID": ""}
+    of_one |= {"allocatedResources": fine, "resources": {"requests": fine}}
+    status = pod({"resources": {"limits": fine}, "allocatedResources": fine, "containerStatuses": [of_one]})["status"]
+    assert (status["resources"]["limits"], status["allocatedResources"]) == (coarse, coarse)
+    rounded = status["containerStatuses"][0]
+    assert (rounded["allocatedResources"], rounded["resources"]["requests"]) == (coarse, coarse)
+
+
 @pytest.mark.parametrize(("spec", "path", "expected"), DEFAULTS, ids=[path for _, path, _ in DEFAULTS])
 def test_defaults(spec: Json, path: str, expected: Any) -> None:
     assert found(pod(**spec)["spec"], path) == expected

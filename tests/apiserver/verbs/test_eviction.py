@@ -462,3 +462,10 @@ def test_a_budget_that_the_disk_refused_is_not_believed(api: Served, monkeypatch
     # A later write brings the store past the versions that were given up.
     assert api.patch(f"{PODS}/p2", {"metadata": {"annotations": {"a": "b"}}}).code == 200
     assert [api.evict(f"p{number}").code for number in range(3)] == [429, 429, 429]
+
+
+def test_the_kind_of_options_is_part_of_another_struct(api: Served) -> None:
+    api.pod("p")
+    answer = api.evict("p", {"kind": 5})
+    why = "json: cannot unmarshal number into Go struct field DeleteOptions.deleteOptions.TypeMeta.kind of type string"
+    assert answer.message == f'Eviction in version "v1" cannot be handled as a Eviction: {why}'

@@ -32,6 +32,7 @@ def default_pod(pod: Json) -> None:
     if spec.get("resources"):
         _default_whole(spec)
     _join_addresses(pod["status"])
+    _round_status(pod["status"])
 
 
 def default_pod_spec(spec: Json) -> None:
@@ -53,6 +54,18 @@ def default_pod_spec(spec: Json) -> None:
             _default_container(container)
     for resources in (spec.get("resources") or {}, {"overhead": spec.get("overhead")}):
         round_amounts(resources)
+
+
+def _round_status(status: Json) -> None:
+    """What the pod, and each of its containers, has got."""
+    holders = [status]
+    for key in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        holders += status.get(key) or ()
+    for each in holders:
+        if "allocatedResources" in each:
+            round_amounts(each, ("allocatedResources",))
+        if "resources" in each:
+            round_amounts(each["resources"])
 
 
 def _join_addresses(status: Json) -> None:

@@ -42,7 +42,7 @@ _INLINED: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "Probe": ("ProbeHandler", ("exec", "httpGet", "tcpSocket", "grpc")),
     "Volume": ("VolumeSource", ()),
     "EphemeralContainer": ("EphemeralContainerCommon", ()),
-    "PersistentVolumeClaim": ("TypeMeta", ("kind", "apiVersion")),
+    **dict.fromkeys(("PersistentVolumeClaim", "DeleteOptions"), ("TypeMeta", ("kind", "apiVersion"))),
     **dict.fromkeys(
         (
             *("ConfigMapKeySelector", "ConfigMapEnvSource", "ConfigMapVolumeSource", "ConfigMapProjection"),

@@ -328,6 +328,7 @@ _NOT_IN_A_SET: Final = {
 
 
 def _element_mistakes(place: Spot, items: list[Any], path: str) -> Iterator[str]:
+    # Upstream looks no further than the first element that cannot be named.
     seen = set()
     for index, item in enumerate(items):
         if place.keys is None:
@@ -335,13 +336,13 @@ def _element_mistakes(place: Spot, items: list[Any], path: str) -> Iterator[str]
         elif place.keys and not isinstance(item, dict):
             what = "a null element" if item is None else "non-map elements"
             yield f"{path}: element {index}: associative list with keys may not have {what}"
-            continue
+            return
         elif place.keys and _lacks_keys(place, item):
             yield f"{path}: element {index}: {_without_keys(place)}"
-            continue
+            return
         elif not place.keys and (item is None or isinstance(item, dict | list)):
             yield f"{path}: element {index}: {_NOT_IN_A_SET[type(item)]}"
-            continue
+            return
         else:
             step = step_text(element_step(place, item))
             if step in seen:

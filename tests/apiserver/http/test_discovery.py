@@ -11,6 +11,7 @@ from jettison.apiserver.http import discovery
 from jettison.apiserver.http.forms import parse_accept
 from jettison.apiserver.objects.protobuf import fields
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, RESOURCES
+from tests.apiserver.served import Served
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 NEW_KUBECTL = f"{AGGREGATED.format('v2')},{AGGREGATED.format('v2beta1')},application/json"
@@ -70,7 +71,7 @@ def test_a_slash_at_the_end_makes_no_difference(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/apis/nope", "/apis/policy/v1beta1", "/apis//v1", "/api/v2", "/", "", "/apis/policy/v1/x"]
+    "path", ["/apis/nope", "/apis/policy/v1beta1", "/apis//v1", "/api/v2", "//", "", "/apis/policy/v1/x"]
 )
 def test_there_is_nothing_elsewhere(path: str) -> None:
     assert discovery.document(path, "*/*") is None
@@ -137,6 +138,26 @@ def test_the_version_is_a_semantic_one() -> None:
     told = json.loads(discovery.version_document().body)
     assert told["gitVersion"] == "v1.36.4+jettison"
     assert (told["major"], told["minor"]) == ("1", "36")
+    assert told["minCompatibilityMinor"] == "35", "clients of the release before are served as well"
+
+
+def test_every_path_of_the_index_answers(api: Served) -> None:
+    answer = api.get("/")
+    assert answer.content.startswith(b'{\n  "paths": [\n    "/api"')
+    listed = answer.body["paths"]
+    assert {"/apis/", "/apis/batch/v1", "/livez/ping", "/metrics", "/openapi/v3", "/readyz", "/version"} <= set(listed)
+    assert {path: code for path in listed if (code := api.get(path).code) != 200} == {}
+    assert api.delete("/").code == 200, "the method does not matter there"
+
+
+def test_events_of_both_groups_are_stored_as_the_same() -> None:
+    known = set()
+    for path in ("/api/v1", "/apis/events.k8s.io/v1"):
+        found = discovery.document(path, "application/json")
+        assert found is not None
+        resources = json.loads(found.body)["resources"]
+        known |= {each["storageVersionHash"] for each in resources if each["name"] == "events"}
+    assert known == {"r2yiGXH7wu8="}
 
 
 def test_openapi_3_says_that_the_server_validates() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from jettison.apiserver.http import health
 from jettison.apiserver.http.forms import JSON, parse_accept
 from jettison.apiserver.http.schemas import components
 from jettison.apiserver.objects.resources import GROUP_VERSIONS, RESOURCES, Resource, Subresource
@@ -40,6 +41,7 @@ _PROTOBUF_V2_TYPE = PROTOBUF_V2.replace("@", ".")
 _PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")
 _INFO = {"title": "Kubernetes", "version": "v1"}
 _ROOT = "/openapi/v3"
+_ROOTS = ("/openapi/v2", _ROOT)
 
 
 @frozen
@@ -56,6 +58,8 @@ def document(path: str, accept: str) -> Document | None:
 
     In discovery a trailing slash makes no difference.
     """
+    if path == "/":
+        return _index()
     if path.startswith("/openapi/"):
         return _openapi(path, accept)
     path = path.rstrip("/")
@@ -76,21 +80,21 @@ def document(path: str, accept: str) -> Document | None:
 def takes_any_method(path: str) -> bool:
     """The lists of groups are no resources of their group: Kubernetes does not look at the method there."""
     parts = path.strip("/").split("/")
-    return parts[0] == "openapi" or (parts[0] == "apis" and len(parts) < 3)
+    return parts[0] in ("", "openapi") or (parts[0] == "apis" and len(parts) < 3)
 
 
 @cache
 def version_document() -> Document:
     """`gitVersion` has to be a semantic version, or `kubectl version` ends with 1."""
     major, minor, _ = KUBERNETES.split(".")
-    return encoded(
+    return _printed(
         {
             "major": major,
             "minor": minor,
             "emulationMajor": major,
             "emulationMinor": minor,
             "minCompatibilityMajor": major,
-            "minCompatibilityMinor": minor,
+            "minCompatibilityMinor": str(int(minor) - 1),
             "gitVersion": f"v{KUBERNETES}+jettison",
             "gitCommit": "",
             "gitTreeState": "",
@@ -115,6 +119,18 @@ def encoded(value: Mapping[str, Any], content_type: str = JSON) -> Document:
 def tagged(body: bytes, content_type: str) -> Document:
     """A document with the tag that its content gives it."""
     return Document(content_type, body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"')
+
+
+def _printed(value: Mapping[str, Any]) -> Document:
+    """A document for people, on several lines."""
+    return tagged(msgspec.json.format(msgspec.json.encode(value), indent=2), JSON)
+
+
+@cache
+def _index() -> Document:
+    """Every path that is no object, for a look around: `kubectl get --raw /`."""
+    known = (*_legacy(), "/apis/", *health.paths(), *_ROOTS, "/version")
+    return _printed({"paths": sorted(known)})
 
 
 @cache
@@ -176,7 +192,8 @@ def _names(row: Resource) -> dict[str, Any]:
 
 def _storage_hash(row: Resource) -> str:
     """Opaque to clients; computed as Kubernetes does it, so a tool that compares clusters sees no difference."""
-    digest = hashlib.sha256(f"{row.group}/{row.version}/{row.kind}".encode()).digest()
+    group = "" if row.stored_as else row.group
+    digest = hashlib.sha256(f"{group}/{row.version}/{row.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode("ascii")
 
 

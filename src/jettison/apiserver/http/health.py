@@ -46,6 +46,14 @@ _READY: Final = {
 _CHECKS: Final = {"healthz": _ALIVE, "livez": _ALIVE, "readyz": _READY}
 
 
+def paths() -> Iterator[str]:
+    """Every path that is answered here."""
+    yield METRICS_PATH
+    for kind, checks in _CHECKS.items():
+        yield f"/{kind}"
+        yield from (f"/{kind}/{name}" for name in checks)
+
+
 def is_health(path: str) -> bool:
     """Whether there is such a check, or such a set of them, or it is the path of the metrics."""
     if path == METRICS_PATH:

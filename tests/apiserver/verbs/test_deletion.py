@@ -173,6 +173,7 @@ def test_a_dry_run_shows_what_would_be(api: Served) -> None:
     api.pod("p")
     before = api.store.version
     answer = api.delete(f"{PODS}/p", query="dryRun=All&gracePeriodSeconds=7")
+    assert answer.body["metadata"]["managedFields"] == api.get(f"{PODS}/p").body["metadata"]["managedFields"]
     assert answer.body["metadata"]["deletionGracePeriodSeconds"] == 7
     assert api.store.version == before
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from jettison.apiserver.http.bodies import Expected, decode_body, kind_of
 from jettison.apiserver.http.requests import Request, boolean, dry_run_mistakes, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request, conflict, not_found
+from jettison.apiserver.objects.ownership.records import Entries
 from jettison.apiserver.objects.resources import JOBS, NAMESPACES, PODS, REPLICATION_CONTROLLERS, Resource
 from jettison.apiserver.objects.schema import read_document
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, unsupported
@@ -90,6 +91,8 @@ class Deleted(NamedTuple):
     stored: Stored | None
     # It was damaged, and nothing can be shown of it.
     is_dismissed: bool = False
+    # Its entries, where it is not stored.
+    managed: Entries = ()
 
 
 def read_delete_options(request: Request, versions: tuple[str, ...]) -> DeleteOptions:
@@ -228,7 +231,7 @@ class Deletions:
 
     def _settle(self, resource: Resource, found: Stored, marked: Json, is_dry_run: bool, *, is_final: bool) -> Deleted:
         if is_dry_run:
-            return Deleted(marked, is_final, None)
+            return Deleted(marked, is_final, None, managed=found.managed)
         stored = self._store.put(resource, *found.key, marked, is_for_removal=True)
         if is_final:
             return Deleted(stored.object, True, self._store.remove(resource, *found.key))

@@ -331,7 +331,7 @@ class Objects:
             await self.store.durable(deleted.stored)
         code = 202 if options.orphans is False and not deleted.is_removed else 200
         if not deleted.is_removed or (resource.answers_with_object and not deleted.is_dismissed):
-            managed = () if deleted.stored is None else deleted.stored.managed
+            managed = deleted.managed if deleted.stored is None else deleted.stored.managed
             return show_value(request, resource, deleted.value, self.clock.now_ns(), code, managed=managed)
         return Response(code, encode(_deletion_status(resource, deleted)))
 

@@ -171,3 +171,20 @@ def test_noise_is_a_json_value_or_refused(text: str) -> None:
     except InputError:
         return
     assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        # Kubernetes' reader of YAML names no line where that is the first one.
+        (b"a: b: c", "yaml: mapping values are not allowed in this context"),
+        (b"\tx: 1", "yaml: found character that cannot start any token"),
+        (b"x: 1\ny: b: c", "yaml: line 2: mapping values are not allowed in this context"),
+        (b"a: \x07", "yaml: control characters are not allowed"),
+        (b"x: 1\na: \x07", "yaml: control characters are not allowed"),
+    ],
+)
+def test_yaml_that_makes_no_sense(text: bytes, why: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_yaml(text)
+    assert str(refused.value) == why

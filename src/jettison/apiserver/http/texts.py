@@ -234,6 +234,9 @@ def parse_yaml(body: bytes) -> Any:
     try:
         return _as_json(load_first(plain_text(body, "yaml"), "yaml", most=MOST_BODY_BYTES))
     except ManifestError as error:
+        if isinstance(error.__cause__, yaml.reader.ReaderError):
+            # Upstream does not know where it has read it.
+            raise InputError("yaml: control characters are not allowed") from error
         if not isinstance(error.__cause__, yaml.MarkedYAMLError):
             raise
         raise InputError(_yaml_complaint(error.__cause__)) from error
@@ -251,7 +254,7 @@ def _as_json(value: Any) -> Any:
 def _yaml_complaint(error: yaml.MarkedYAMLError) -> str:
     """Kubernetes counts lines from one for what it cannot read, from zero for what makes no sense, and says no zero."""
     lines = [mark.line for mark in (error.problem_mark, error.context_mark) if mark is not None]
-    if lines and isinstance(error, yaml.scanner.ScannerError):
+    if lines and lines[0] and isinstance(error, yaml.scanner.ScannerError):
         lines[0] += 1
     line = next(filter(None, lines), 0)
     return f"yaml: {f'line {line}: ' if line else ''}{error.problem or error.context}"

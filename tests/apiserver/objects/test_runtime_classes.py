@@ -107,3 +107,11 @@ def test_a_class_with_an_old_label_is_warned_of(api: Served) -> None:
     scheduling = {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}
     answer = api.post(CLASSES, {"metadata": {"name": "c"}, "handler": "a", "scheduling": scheduling})
     assert "scheduling.nodeSelector: deprecated since v1.14" in answer.headers["warning"]
+
+
+def test_finalizers_of_a_changed_class_need_no_domain(classes: Served) -> None:
+    """As those of a new one: the kind is too young to be strict about them."""
+    assert classes.patch(f"{CLASSES}/plain", {"metadata": {"finalizers": ["mine"]}}).code == 200
+    answer = classes.patch(f"{CLASSES}/plain", {"metadata": {"finalizers": [""]}})
+    assert answer.code == 422
+    assert "standard finalizer" not in answer.message

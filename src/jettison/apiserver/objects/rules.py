@@ -146,10 +146,13 @@ def _no_mistake(*values: object) -> Iterable[Mistake]:
     return ()
 
 
-def _whole_metadata(rule: NameRule = subdomain_name) -> Callable[[Json, Json], Iterable[Mistake]]:
+def _whole_metadata(
+    rule: NameRule = subdomain_name,
+    validate: Callable[[Json, NameRule], Iterable[Mistake]] = validate_known_metadata,
+) -> Callable[[Json, Json], Iterable[Mistake]]:
     def check(new: Json, old: Json) -> Iterable[Mistake]:
         del old
-        return validate_known_metadata(new, rule)
+        return validate(new, rule)
 
     return check
 
@@ -570,7 +573,7 @@ RUNTIME_CLASS_RULES: Final = Rules(
     validate=validate_runtime_class,
     validate_update=validate_runtime_class_update,
     validate_new_metadata=validate_metadata,
-    validate_changed_metadata=(_whole_metadata(), validate_metadata_update),
+    validate_changed_metadata=(_whole_metadata(validate=validate_metadata), validate_metadata_update),
     warn=warn_runtime_class,
     warn_change=_as_new(warn_runtime_class),
 )

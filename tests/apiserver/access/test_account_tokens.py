@@ -64,6 +64,21 @@ def test_a_token_makes_its_holder_the_account(api: Served, account: Json) -> Non
     assert api.get(PODS, token=token).code == 403
 
 
+@pytest.mark.parametrize(
+    ("metadata", "code", "text"),
+    [
+        ({"namespace": "x", "name": "b"}, 400, "the namespace of the provided object does not match the namespace"),
+        ({"namespace": "", "name": "b"}, 422, 'metadata.name: Invalid value: "b": must match the service account name'),
+        ({"namespace": "default", "name": "a"}, 201, ""),
+    ],
+)
+def test_a_request_for_a_token_is_for_the_account_of_its_path(
+    api: Served, account: Json, metadata: Json, code: int, text: str
+) -> None:
+    answer = api.post(f"{ACCOUNTS}/{account['metadata']['name']}/token", {"metadata": metadata, "spec": {}})
+    assert (answer.code, text in answer.body.get("message", "")) == (code, True)
+
+
 def test_a_token_ends_with_its_time(api: Served, account: Json) -> None:
     del account
     token = token_of(ask(api, expirationSeconds=600))

@@ -13,6 +13,7 @@ from jettison.apiserver.http.requests import Request, Target
 from jettison.apiserver.http.statuses import bad_request, not_found
 from jettison.apiserver.objects.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, refusal
+from jettison.apiserver.objects.writing import check_namespace
 from jettison.apiserver.verbs.rest import Objects
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import Conflict
@@ -41,6 +42,7 @@ class TokenRequests:
         form_of(request, has_table=False)
         options = create_options(request)
         asked = read_object(request, REQUEST, options.validation)
+        check_namespace(asked["metadata"], target.namespace)
         self._objects.authorizer.check_token(request.user, request.access, asked["spec"])
         metadata = _matching(asked["metadata"], target)
         found = self._objects.store.head(SERVICE_ACCOUNTS, target.namespace, target.name)
@@ -110,11 +112,10 @@ class TokenRequests:
 
 
 def _matching(metadata: Json, target: Target) -> Json:
-    for key, what, wanted in (("name", "name", target.name), ("namespace", "namespace", target.namespace)):
-        given = metadata.get(key, "")
-        if given not in ("", wanted):
-            mistake = invalid(f"metadata.{key}", given, f"must match the service account {what} if specified")
-            raise refusal(_GROUP, "TokenRequest", target.name, [mistake])
+    given = metadata.get("name", "")
+    if given not in ("", target.name):
+        mistake = invalid("metadata.name", given, "must match the service account name if specified")
+        raise refusal(_GROUP, "TokenRequest", target.name, [mistake])
     return metadata
 
 

@@ -90,7 +90,9 @@ def test_a_signal_to_all_of_it_ends_it_in_order(tmp_path: Path) -> None:
         for pid in (controllers, server.process.pid):
             os.kill(pid, signal.SIGINT)
         assert server.process.wait(60) == 0
-    assert (tmp_path / "state.log").read_text() == ""
+    # On a busy machine they hold their lease by then, and say so.
+    said = (tmp_path / "state.log").read_text().splitlines()
+    assert {json.loads(line)["event"] for line in said} <= {"noted"}
 
 
 def test_controllers_do_not_outlive_their_server(tmp_path: Path) -> None:

@@ -241,11 +241,35 @@ def test_an_eviction_that_a_budget_refuses_returns_at_once(served: Served, tmp_p
         try:
             pod = await subject.run(cast("Hosting", runtime), "a", Behaviour.CALM)
             async with asyncio.timeout(subject.patience):
-                with pytest.raises(EvictionRefused, match="a budget refuses it"):
+                with pytest.raises(
+                    EvictionRefused, match=r"a budget refuses it: .*budget a .*[^.]; it is no candidate"
+                ):
                     await runtime.evict(eviction(pod))
             assert not runtime.is_finished(pod.uid)
         finally:
             await client.delete(BUDGETS, "a", "default")
+
+    relieved(scenario, served, tmp_path)
+
+
+def test_the_first_look_waits_for_the_pods(served: Served, tmp_path: Path) -> None:
+    """Under pressure it would say that there is no pod to evict."""
+
+    async def scenario(subject: RelievedSubject, runtime: ReliefRuntime) -> None:
+        pod = await subject.run(cast("Hosting", runtime), "a", Behaviour.CALM)
+        pods = Cache(runtime._client, PODS, "", SystemClock(), RESYNC_SECONDS, f"spec.nodeName={runtime._node.name}")
+        late = ReliefRuntime(
+            runtime._node, RULES, runtime._client, pods, SystemClock(), lambda _fact: None, MOST_A_MINUTE
+        )
+        looking = asyncio.create_task(late.observe())
+        await asyncio.sleep(0.1)
+        assert not looking.done()
+        following = asyncio.create_task(pods.run())
+        async with asyncio.timeout(PATIENCE):
+            assert [each.uid for each in (await looking).pods] == [pod.uid]
+        following.cancel()
+        await asyncio.wait([following])
+        await late.close()
 
     relieved(scenario, served, tmp_path)
 

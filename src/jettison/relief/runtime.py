@@ -154,6 +154,8 @@ class ReliefRuntime:
 
     async def observe(self) -> Snapshot:
         """One consistent instant; a pod that a budget protects now is not in it."""
+        # The first look waits for the pods: a node under pressure without any would be told of as one.
+        await self._pods.listed()
         pair = self._memory_pair()
         node = self._numbers()._replace(memory=pair.node)
         pods = list(self._active())

@@ -214,3 +214,23 @@ def test_an_applied_status_of_a_service_that_is_not_there_would_make_it(api: Ser
     document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, **status}
     answer = api.patch(f"{SERVICES}/web/status", document, APPLY, query="fieldManager=m")
     assert answer.message == 'Service "web" is invalid: spec.ports: Required value'
+
+
+def test_the_endpoints_of_a_service_go_with_it(api: Served) -> None:
+    """Kubernetes leaves slices to their controller."""
+    api.post(SERVICES, {"metadata": {"name": "web", "finalizers": ["a.b/c"]}, "spec": {"clusterIP": "None"}})
+    for name in ("web", "other"):
+        api.post(ENDPOINTS, {"metadata": {"name": name}})
+    api.post(SLICES, {"metadata": {"name": "web"}, "addressType": "IPv4"})
+    assert api.delete(f"{SERVICES}/web").body["metadata"]["deletionTimestamp"]
+    assert api.get(f"{ENDPOINTS}/web").code == 200, "the service is still there"
+    api.patch(f"{SERVICES}/web", {"metadata": {"finalizers": []}})
+    codes = [
+        api.get(path).code for path in (f"{SERVICES}/web", f"{ENDPOINTS}/web", f"{ENDPOINTS}/other", f"{SLICES}/web")
+    ]
+    assert codes == [404, 404, 200, 200]
+    api.post(SERVICES, {"metadata": {"name": "other"}, "spec": {"clusterIP": "None"}})
+    api.delete(f"{SERVICES}/other", query="dryRun=All")
+    assert api.get(f"{ENDPOINTS}/other").code == 200
+    api.delete(f"{SERVICES}/other")
+    assert api.get(f"{ENDPOINTS}/other").code == 404

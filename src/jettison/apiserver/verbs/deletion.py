@@ -13,7 +13,15 @@ from jettison.apiserver.http.bodies import Expected, decode_body, kind_of
 from jettison.apiserver.http.requests import Request, boolean, dry_run_mistakes, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request, conflict, not_found
 from jettison.apiserver.objects.ownership.records import Entries
-from jettison.apiserver.objects.resources import JOBS, NAMESPACES, PODS, REPLICATION_CONTROLLERS, Resource
+from jettison.apiserver.objects.resources import (
+    ENDPOINTS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    Resource,
+)
 from jettison.apiserver.objects.schema import read_document
 from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, unsupported
 from jettison.apiserver.storage.store import Store
@@ -210,7 +218,15 @@ class Deletions:
         if finalizers != (metadata.get("finalizers") or []) and not goes_at_once:
             marked = {**marked, "metadata": _with_finalizers(marked["metadata"], finalizers)}
         is_final = not finalizers and not marked["metadata"].get("deletionGracePeriodSeconds")
-        return self._settle(resource, found, marked, bool(options.dry_run), is_final=is_final)
+        deleted = self._settle(resource, found, marked, bool(options.dry_run), is_final=is_final)
+        if deleted.is_removed and not options.dry_run:
+            self.clear_behind(resource, found, now_ns)
+        return deleted
+
+    def clear_behind(self, resource: Resource, removed: Stored, now_ns: int) -> None:
+        """The Endpoints of a service go with it: another service of its name must not have its addresses."""
+        if resource is SERVICES and (left := self._store.head(ENDPOINTS, *removed.key)) is not None:
+            self.delete_found(ENDPOINTS, left, DeleteOptions(), now_ns)
 
     def _dismiss(
         self,

@@ -309,7 +309,9 @@ class Objects:
             return Written(None, value, managed)
         if _is_finished(resource, value):
             # Watches are shown what was stored, and the client what it has made of it.
-            return Written(self.store.remove(resource, namespace, name), value, managed)
+            removed = self.store.remove(resource, namespace, name)
+            self._deletions.clear_behind(resource, found, self.clock.now_ns())
+            return Written(removed, value, managed)
         stored = self.store.put(resource, namespace, name, value, managed=managed, most_bytes=MOST_BODY_BYTES)
         return Written(stored, value, managed)
 

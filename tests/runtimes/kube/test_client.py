@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
+from jettison.apiserver.access.certificates import ensure_identity
 from jettison.errors import ApiError, Conflict, InputError, NotFound, RuntimeFailure
 from jettison.runtimes.kube.answers import AnswerReader
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent, together
@@ -196,7 +203,8 @@ def test_a_viewer_is_forbidden_to_write_and_a_stranger_to_come_in(served: Served
 
 def test_a_server_without_the_right_certificate_is_not_believed(served: Served) -> None:
     async def scene(client: KubeClient) -> None:
-        with pytest.raises(RuntimeFailure, match=r"Unable to connect to the server: .*certificate verify failed"):
+        why = f"Unable to connect to the server 127.0.0.1:{served.port}: its certificate is not trusted: [^_]+$"
+        with pytest.raises(RuntimeFailure, match=why):
             await client.list(NODES)
 
     async def careless(client: KubeClient) -> None:
@@ -206,8 +214,44 @@ def test_a_server_without_the_right_certificate_is_not_believed(served: Served) 
     talk(replace(access, authority_pem=None), scene)
     talk(replace(access, tls_server_name="example.com"), scene)
     talk(replace(access, authority_pem=None, is_insecure=True), careless)
-    with pytest.raises(InputError, match="a certificate or key cannot be used"):
+    with pytest.raises(InputError, match=r"the certificate authority .* it must be certificates in PEM$"):
         KubeClient(replace(access, authority_pem=b"nonsense"))
+
+
+def test_a_client_certificate_or_key_that_cannot_be_used_is_named(served: Served, tmp_path: Path) -> None:
+    # A kubelet keeps both in one file, too.
+    both, other = (ensure_identity(tmp_path / each).chain.read_bytes() for each in ("ours", "others"))
+    key = both[both.index(b"-----BEGIN PRIVATE") :].partition(b"-----BEGIN CERT")[0]
+    locked = load_pem_private_key(key, None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    )
+
+    def client_with(certificate: bytes, key: bytes) -> None:
+        credentials = Credentials(certificate_pem=certificate, key_pem=key)
+        KubeClient(replace(access_to(served), credentials=credentials))
+
+    client_with(both, both)
+    client_with(both, key)
+    for wrong in (b"nonsense", key):
+        with pytest.raises(InputError, match=r"the client certificate .* it must be a certificate in PEM$"):
+            client_with(wrong, key)
+    for wrong in (b"", b"nonsense", other, locked):
+        with pytest.raises(InputError, match="the client key cannot be used: it must be that of"):
+            client_with(both, wrong)
+
+
+def test_an_address_that_leads_nowhere_is_named_with_the_reason(served: Served) -> None:
+    async def scene(client: KubeClient) -> None:
+        with pytest.raises(RuntimeFailure) as raised:
+            await client.list(NODES)
+        told.append(str(raised.value))
+
+    told: list[str] = []
+    for host in ("nowhere.invalid", f"{'x' * 70}.invalid"):
+        talk(replace(access_to(served), server=f"https://{host}:6443"), scene)
+    assert told[0].startswith("Unable to connect to the server nowhere.invalid:6443: ")
+    assert "rrno" not in told[0]
+    assert told[1].endswith(": this is no name of a host")
 
 
 def test_a_token_file_is_read_again_when_the_token_is_no_longer_taken(served: Served, tmp_path: Path) -> None:

@@ -27,18 +27,30 @@ def trust(access: Access) -> ssl.SSLContext | None:
     """
     if not _is_secret(access):
         return None
-    try:
-        context = ssl.create_default_context(
-            cadata=access.authority_pem.decode("ascii") if access.authority_pem else None
-        )
-        if access.is_insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if access.credentials.certificate_pem:
-            _present(context, access.credentials.certificate_pem, access.credentials.key_pem)
-    except (ssl.SSLError, ValueError) as error:
-        raise InputError(f"kubeconfig: a certificate or key cannot be used: {error}") from error
+    with _usable("the certificate authority", "must be certificates in PEM"):
+        authority = access.authority_pem.decode("ascii") if access.authority_pem else None
+        context = ssl.create_default_context(cadata=authority)
+    if access.is_insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    credentials = access.credentials
+    if credentials.certificate_pem:
+        with _usable("the client certificate", "must be a certificate in PEM"):
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
+                cadata=credentials.certificate_pem.decode("ascii")
+            )
+        with _usable("the client key", "must be that of the client certificate, in PEM and without a password"):
+            _present(context, credentials.certificate_pem, credentials.key_pem)
     return context
+
+
+@contextmanager
+def _usable(what: str, rule: str) -> Iterator[None]:
+    """OpenSSL says of most mistakes `PEM lib`."""
+    try:
+        yield
+    except (ssl.SSLError, ValueError) as error:
+        raise InputError(f"kubeconfig: {what} cannot be used: it {rule}") from error
 
 
 def _is_secret(access: Access) -> bool:
@@ -46,9 +58,11 @@ def _is_secret(access: Access) -> bool:
 
 
 def _present(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
-    """OpenSSL takes client certificates from files only; these exist in memory and nowhere else."""
+    """OpenSSL takes client certificates from files only; these exist in memory and nowhere else. Unless it is given a
+    password, be it wrong, it asks for one on the terminal.
+    """
     with memory_file(certificate_pem) as certificate, memory_file(key_pem) as key:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, password="")
 
 
 @contextmanager

@@ -472,7 +472,19 @@ class HttpClient:
         except TimeoutError as error:
             raise UnreachableError(f"the server {host} did not answer in time") from error
         except (OSError, UnicodeError) as error:
-            raise UnreachableError(f"Unable to connect to the server: {str(error) or type(error).__name__}") from error
+            raise UnreachableError(f"Unable to connect to the server {host}: {_why(error)}") from error
+
+
+def _why(error: OSError | UnicodeError) -> str:
+    """The reason alone: errors of Python also say their number, and those of OpenSSL the line of C that found them."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {error.verify_message.rstrip('.')}"
+        case ssl.SSLError() if error.reason:
+            return f"TLS failed: {error.reason.replace('_', ' ').lower()}"
+        case UnicodeError():
+            return "this is no name of a host"
+    return (error.strerror or str(error) or type(error).__name__).lower()
 
 
 def basic(userinfo: str) -> str:

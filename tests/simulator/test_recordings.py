@@ -300,7 +300,7 @@ def test_a_kubelet_is_recorded_through_its_cluster(tmp_path: Path, kubelet: str)
 def test_a_node_that_is_not_there_is_told(tmp_path: Path, kubelet: str) -> None:
     arguments = ["record", str(tmp_path / "r"), "--server", kubelet, "--node", "n2", "--for", "1s"]
     done = CliRunner().invoke(program, arguments)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "does not tell its configuration" in done.stderr
     assert not (tmp_path / "r").exists()
 

@@ -243,7 +243,8 @@ class Application:
         if request.method != "GET" and not is_health and not discovery.takes_any_method(path):
             raise method_not_allowed()
         if found is None:
-            return health.answer(path, self._store, is_verbose="verbose" in request.parameters)
+            excluded = request.parameters.get("exclude", ())
+            return health.answer(path, self._store, is_verbose="verbose" in request.parameters, excluded=excluded)
         tag = [(b"etag", found.etag.encode())]
         if request.known_tag == found.etag:
             return Response(304, b"", found.content_type, tag)

@@ -8,13 +8,14 @@ a failed check, `/readyz/store-rows` alone answers 500, and `/metrics` counts th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from jettison.agent.http.exposition import CONTENT_TYPE, Family, Sample, exposition
 from jettison.apiserver.http.forms import PLAIN
 from jettison.apiserver.http.presenting import Response
 from jettison.apiserver.storage.store import Store
+from jettison.engine.numbers.strconv import quote
 
 METRICS_PATH: Final = "/metrics"
 
@@ -62,19 +63,29 @@ def is_health(path: str) -> bool:
     return path.startswith("/") and kind in _CHECKS and (not name or name in _CHECKS[kind])
 
 
-def answer(path: str, store: Store, *, is_verbose: bool) -> Response:
-    """The verdict of all checks together, or of the one that the path names; or the metrics."""
+def answer(path: str, store: Store, *, is_verbose: bool, excluded: Collection[str] = ()) -> Response:
+    """The verdict of all checks together but those that are excluded, or of the one that the path names; or the
+    metrics.
+    """
     if path == METRICS_PATH:
         return Response(200, exposition(_families(store)).encode(), CONTENT_TYPE)
     kind, _, name = path.strip("/").partition("/")
     checks = {name: _CHECKS[kind][name]} if name else _CHECKS[kind]
-    found = {each: check.complaint(store) for each, check in checks.items()}
-    is_failed = any(found[each] for each, check in checks.items() if check.is_grave or name)
+    skipped = set() if name else checks.keys() & set(excluded)
+    found = {each: check.complaint(store) for each, check in checks.items() if each not in skipped}
+    is_failed = any(why for each, why in found.items() if checks[each].is_grave or name)
     if not any(found.values()) and not is_verbose:
         return Response(200, b"ok", PLAIN)
-    lines = [f"[-]{each} failed: {why}" if why else f"[+]{each} ok" for each, why in found.items()]
+    lines = [f"[+]{each} excluded: ok" if each in skipped else _line(each, found[each]) for each in checks]
+    if not name and (unknown := sorted({*excluded} - checks.keys())):
+        quoted = ",".join(map(quote, unknown))
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
     lines.append(f"{kind} check {'failed' if is_failed else 'passed'}")
     return Response(500 if is_failed else 200, "".join(f"{line}\n" for line in lines).encode(), PLAIN)
+
+
+def _line(name: str, why: str) -> str:
+    return f"[-]{name} failed: {why}" if why else f"[+]{name} ok"
 
 
 def _families(store: Store) -> Iterator[Family]:

@@ -226,6 +226,7 @@ def test_metadata_alone(api: Served) -> None:
     assert [each["type"] for each in found] == ["ADDED", "BOOKMARK", "MODIFIED"]
     assert all(each["object"]["kind"] == "PartialObjectMetadata" for each in found)
     assert all(set(each["object"]) == {"kind", "apiVersion", "metadata"} for each in found)
+    assert found[0]["object"]["metadata"]["managedFields"] == api.get(f"{POD_PATH}/a").body["metadata"]["managedFields"]
     assert found[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 

@@ -142,13 +142,13 @@ def _page_table(request: Request, resource: Resource, page: Page, now_ns: int) -
 
 
 def _page_metadata(api_version: str, resource: Resource, page: Page) -> list[bytes]:
-    items = [metadata_of(_owned(item), api_version, resource.inner_annotation) for item in page.items] or None
+    items = [metadata_of(owned(item), api_version, resource.inner_annotation) for item in page.items] or None
     head = {"kind": forms.METADATA_LIST, "apiVersion": api_version, "metadata": page.metadata}
     return [encode({**head, "items": items})]
 
 
-def _owned(stored: Stored) -> Json:
-    """The object with its entries."""
+def owned(stored: Stored) -> Json:
+    """The object with the entries that say which client owns which field."""
     value = stored.listed_object()
     if not stored.managed:
         return value
@@ -158,12 +158,12 @@ def _owned(stored: Stored) -> Json:
 def document(resource: Resource, stored: Stored) -> bytes:
     """One object with kind and apiVersion."""
     if resource is NEW_EVENTS:
-        return encode({"kind": resource.kind, "apiVersion": resource.api_version, **shown_event(_owned(stored))})
+        return encode({"kind": resource.kind, "apiVersion": resource.api_version, **shown_event(owned(stored))})
     return stored.document(resource)
 
 
 def _item(resource: Resource, stored: Stored) -> bytes:
-    return encode(shown_event(_owned(stored))) if resource is NEW_EVENTS else stored.body
+    return encode(shown_event(owned(stored))) if resource is NEW_EVENTS else stored.body
 
 
 def _table(

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http import forms
 from jettison.apiserver.http.forms import form_of, metadata_of
-from jettison.apiserver.http.presenting import document, encode
+from jettison.apiserver.http.presenting import document, encode, owned
 from jettison.apiserver.http.requests import Request, Target, boolean, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request, expired, failure_status
 from jettison.apiserver.objects import tables
@@ -259,7 +259,7 @@ class Watcher:
             case forms.TABLE:
                 return self._table([stored.object], stored.version)
             case forms.METADATA:
-                return encode(metadata_of(stored.object, self._form.api_version, self._resource.inner_annotation))
+                return encode(metadata_of(owned(stored), self._form.api_version, self._resource.inner_annotation))
         return document(self._resource, stored)
 
     def _table(self, objects: list[dict[str, Any]], version: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ def untidy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     loop.close()
 
 
+async def is_gone(ground: Playground) -> bool:
+    try:
+        await ground.client.get(NAMESPACES, ground.namespace)
+    except NotFound:
+        return True
+    return False
+
+
 def test_a_namespace_goes_with_everything_in_it_pods_first(untidy: Path) -> None:
     async def scene(ground: Playground) -> None:
         client, namespace = ground.client, ground.namespace
@@ -61,14 +70,7 @@ def test_a_namespace_goes_with_everything_in_it_pods_first(untidy: Path) -> None
             assert await client.get(CONFIG_MAPS, "text", namespace), "what a pod needs stays until it is gone"
             await client.patch(PODS, "held", {"metadata": {"finalizers": None}}, namespace)
 
-            async def is_gone() -> bool:
-                try:
-                    await client.get(NAMESPACES, namespace)
-                except NotFound:
-                    return True
-                return False
-
-            await until(is_gone)
+            await until(partial(is_gone, ground))
         left: list[Any] = (await client.list(CONFIG_MAPS, namespace)).items
         assert left == []
 
@@ -105,13 +107,6 @@ def test_a_namespace_says_what_it_is_waiting_for(untidy: Path) -> None:
             assert found["NamespaceDeletionContentFailure"][0] == "False"
             await client.patch(CONFIG_MAPS, "text", {"metadata": {"finalizers": None}}, namespace)
 
-            async def is_gone() -> bool:
-                try:
-                    await client.get(NAMESPACES, namespace)
-                except NotFound:
-                    return True
-                return False
-
-            await until(is_gone)
+            await until(partial(is_gone, ground))
 
     play(untidy, scene)

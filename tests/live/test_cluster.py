@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -192,7 +192,10 @@ def _holds_port(pid: int, port: int) -> bool:
     """Whether this process listens there."""
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     (inode,) = (row[9] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "0A")
-    links = [each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir()]
+    links = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            links.add(each.readlink())
     return Path(f"socket:[{inode}]") in links
 
 

@@ -348,7 +348,7 @@ def test_pods_move_between_shelves() -> None:
 
     def names(namespace: str = "a") -> tuple[list[str], list[str]]:
         web, everything = (guarded.matching(namespace, each) for each in (WEB, ALL))
-        return sorted(pod.name for pod in web), sorted(pod.name for pod in everything)
+        return sorted(web.staying), sorted(everything.staying)
 
     one, two, three = _pod("1", app="web", tier="x"), _pod("2", app="web"), _pod("3")
     bare = {"metadata": {"name": "4", "namespace": "a"}}
@@ -373,12 +373,12 @@ def test_a_mirror_counts_for_no_budget() -> None:
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "u"}
     for name, pod in (("m", mirror), ("1", _pod("1", app="web")), ("2", _pod("2"))):
         cache._store(("a", name), Change(None, pod))
-    assert [pod.name for pod in guarded.matching("a", WEB)] == ["1"]
-    assert [pod.name for pod in guarded.matching("a", ALL)] == ["1", "2"]
+    assert guarded.matching("a", WEB).staying == {"1"}
+    assert guarded.matching("a", ALL).staying == {"1", "2"}
     cache._store(("a", "1"), Change(_pod("1", app="web"), None))
     cache._store(("a", "2"), Change(_pod("2"), None))
     cache._store(("a", "m"), Change(mirror, None))
-    assert (guarded.matching("a", ALL), guarded._shelves) == ([], {})
+    assert (guarded.matching("a", ALL).total, guarded._shelves) == (0, {})
 
 
 def test_what_goes_leaves_nothing_behind_whatever_its_last_words_are() -> None:
@@ -389,8 +389,36 @@ def test_what_goes_leaves_nothing_behind_whatever_its_last_words_are() -> None:
         pod = _pod("p", app="web", run=str(number))
         cache._store(("a", "p"), Change(None, pod))
         cache._store(("a", "p"), Change(_pod("p", app="other"), None))
-    assert guarded.matching("a", ALL) == []
-    assert guarded._shelves == {}
+    assert (guarded.matching("a", ALL).total, guarded._shelves) == (0, {})
+
+
+def test_only_changed_pods_are_counted_again_and_what_was_handed_out_stays() -> None:
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    guarded = GuardedPods(cache)
+    ready, dead = (_pod("1", app="web"), _pod("1", app="web"))
+    ready["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    dead["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    cache._store(("a", "1"), Change(None, ready))
+    cache._store(("a", "2"), Change(None, _pod("2", app="web")))
+    before = guarded.matching("a", WEB)
+    cache._store(("a", "1"), Change(ready, dead))
+    after = guarded.matching("a", WEB)
+    assert (before.total, before.staying, before.healthy) == (2, {"1", "2"}, {"1"})
+    assert (after.total, after.staying, after.healthy) == (2, {"2"}, set())
+    cache._store(("a", "1"), Change(dead, None))
+    assert guarded.matching("a", WEB).total == 1
+
+
+def test_one_pod_that_cannot_be_read_hides_no_other() -> None:
+    cache = Caches(KubeClient(Access("https://127.0.0.1:1")), SystemClock()).of(PODS)
+    guarded = GuardedPods(cache)
+    broken = {**_pod("1", app="web"), "status": {"conditions": "?"}}
+    cache._store(("a", "1"), Change(None, broken))
+    cache._store(("a", "2"), Change(None, _pod("2", app="web")))
+    assert guarded.matching("a", WEB).staying == {"2"}
+    mended = _pod("1", app="web")
+    cache._store(("a", "1"), Change(broken, mended))
+    assert guarded.matching("a", WEB).staying == {"1", "2"}
 
 
 MS = 10**6
@@ -435,6 +463,16 @@ def test_rest_follows_work_that_goes_on(duration_ns: int, rest_ns: int) -> None:
         worker.clock.now += round(worker.wait_ms("a") * MS)
         worker.work("a", duration_ns)
         assert worker.wait_ms("a") == pytest.approx((rest_ns - duration_ns) / MS)
+
+
+def test_a_burst_that_is_ended_puts_off_no_rest() -> None:
+    """Each count that met evictions has kept them waiting."""
+    worker = Worker()
+    assert worker.wait_ms("a") <= 0
+    worker.pace.end_burst("a")
+    worker.work("a", MS)
+    assert worker.wait_ms("a") == pytest.approx(SHORTEST_REST_NS / MS, abs=1)
+    assert worker.wait_ms("b") <= 0
 
 
 def test_no_worker_rests_for_longer_than_a_second() -> None:

@@ -28,14 +28,15 @@ from jettison.controllers.machinery.objects import (
 )
 from jettison.controllers.machinery.reconciler import Postponed, Reconciler, Surroundings
 from jettison.engine.budgets.budget import Budget, BudgetStatus
-from jettison.engine.budgets.sync import DELETION_TIMEOUT_NS, Sync, sync_budget, unlisted_owners
+from jettison.engine.budgets.headcount import Counted, Headcount
+from jettison.engine.budgets.sync import DELETION_TIMEOUT_NS, Sync, sync_headcount, unlisted_owners
 from jettison.engine.labels.selectors import NOTHING, LabelSelector, select
 from jettison.engine.node.event_correlation import Subject
 from jettison.engine.numbers.strconv import quote
 from jettison.engine.workloads.owners import OwnerReference, Scale, ScaleFailure, Workload, Workloads
 from jettison.errors import ApiError, Conflict, InputError, ManifestError, NotFound
 from jettison.manifests.budgets import budget_from, budget_status_data, workload_from
-from jettison.manifests.pod_view import DISRUPTION_TARGET, PodView, checked_pod, has_ended
+from jettison.manifests.pod_view import DISRUPTION_TARGET, checked_pod, has_ended
 from jettison.manifests.pods import is_mirror
 from jettison.manifests.times import parse_time, time_text
 from jettison.runtimes.kube.cache import Cache, Change, Key, View
@@ -135,7 +136,9 @@ class DisruptionController:
             try:
                 await self._count(key, document)
             except Conflict:
-                # Evictions were faster, as ever while there are many. Our own server now keeps them waiting for us.
+                # Evictions were faster, as ever while there are many. Our own server now keeps them waiting for us,
+                # which it should not do for every few of them.
+                self._pace.end_burst(key)
                 await self._count(key, await self._around.client.get(BUDGETS, key[1], key[0]))
 
     async def _count(self, key: Key, document: Document) -> None:
@@ -145,7 +148,7 @@ class DisruptionController:
             raise Postponed(_LAG_PAUSE_SECONDS)
         pods = self._guarded.matching(key[0], _selector(document))
         workloads = await self._workloads_of(budget, pods)
-        sync = sync_budget(budget, pods, workloads, now_ns, self._around.settings.switches)
+        sync = sync_headcount(budget, pods, workloads, now_ns, self._around.settings.switches)
         if sync.status is not None:
             after = await self._around.client.replace(BUDGETS, _with_status(document, sync.status), "status")
             self._written[key] = after["metadata"]["resourceVersion"]
@@ -173,7 +176,7 @@ class DisruptionController:
                     return True
         return False
 
-    async def _workloads_of(self, budget: Budget, pods: Iterable[PodView]) -> Workloads:
+    async def _workloads_of(self, budget: Budget, pods: Headcount) -> Workloads:
         controllers, replica_sets, deployments, stateful_sets = (
             {name: workload for (_, name), workload in view.group(budget.namespace).items()} for view in self._workloads
         )
@@ -253,7 +256,7 @@ def _replicas(document: Document) -> object:
 
 
 class GuardedPods:
-    """All pods of a cache but the mirrors, sorted by their labels: the pods of a workload have the same, so that a
+    """The pods of a cache but the mirrors, counted by their labels: the pods of a workload have the same, so that a
     selector is asked once for all of them and not two thousand times.
 
     Mirrors of static pods are not among them. A node makes those by itself, with any labels and ready at once: counted,
@@ -261,17 +264,18 @@ class GuardedPods:
     """
 
     def __init__(self, pods: Cache) -> None:
-        # By namespace: where the pods with such labels are.
-        self._shelves: dict[str, dict[str, Mapping[str, str]]] = {}
-        self._view: View[PodView] = View(pods, checked_pod, self._shelf_for, self._forget)
+        # By namespace and name: the labels and the pods that have them.
+        self._shelves: dict[str, dict[str, tuple[Mapping[str, str], Headcount]]] = {}
+        self._view: View[Counted] = View(pods, _counted, self._shelf_for, self._forget, self._recount)
 
-    def matching(self, namespace: str, selector: LabelSelector) -> list[PodView]:
-        """Those of the namespace that are selected."""
-        found: list[PodView] = []
-        for shelf, labels in tuple(self._shelves.get(namespace, {}).items()):
+    def matching(self, namespace: str, selector: LabelSelector) -> Headcount:
+        """Those of the namespace that are selected, as they are now."""
+        found: list[Headcount] = []
+        for shelf, (labels, count) in tuple(self._shelves.get(namespace, {}).items()):
             if selector.matches(labels):
-                found += self._view.group(shelf).values()
-        return found
+                self._view.group(shelf)
+                found.append(count)
+        return Headcount.together(found)
 
     def _shelf_for(self, pod: Document) -> str:
         """Where the pod belongs, if need be a new one. No namespace has a blank in it."""
@@ -282,8 +286,18 @@ class GuardedPods:
         labels = metadata.get("labels") or {}
         # The pods of a workload have the same few.
         shelf = (_remembered_shelf if len(labels) <= _FEW_LABELS else _shelf_of)(namespace, *labels.items())
-        self._shelves.setdefault(namespace, {})[shelf] = labels
+        shelves = self._shelves.setdefault(namespace, {})
+        if shelf not in shelves:
+            shelves[shelf] = labels, Headcount()
         return shelf
+
+    def _recount(self, shelf: str, old: Counted | None, new: Counted | None) -> None:
+        """Only the pods of a shelf are ever read, so that it is there."""
+        count = self._shelves[shelf.partition(" ")[0]][shelf][1]
+        if old is not None:
+            count.discard(old)
+        if new is not None:
+            count.add(new)
 
     def _forget(self, shelf: str) -> None:
         """Every Job has labels of its own: a shelf without pods must not stay."""
@@ -292,6 +306,10 @@ class GuardedPods:
         shelves.pop(shelf, None)
         if not shelves:
             self._shelves.pop(namespace, None)
+
+
+def _counted(pod: Document) -> Counted:
+    return Counted.of(checked_pod(pod))
 
 
 def _shelf_of(namespace: str, *labels: tuple[str, str]) -> str:
@@ -317,6 +335,10 @@ class Pace(Generic[K]):
         """How long to leave it alone; 0 or less: not at all."""
         rested_ns = min(max(self._rested_ns.get(key, 0), self._all_rested_ns) - BURST_NS, self._latest_ns(key))
         return (rested_ns - self._clock.monotonic_ns()) / 1e9
+
+    def end_burst(self, key: K) -> None:
+        """The rest after the work that is under way is not put off."""
+        self._rested_ns[key] = max(self._rested_ns.get(key, 0), self._clock.monotonic_ns() + BURST_NS)
 
     def forget(self, key: K) -> None:
         """It is no more."""

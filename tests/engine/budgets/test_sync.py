@@ -14,6 +14,7 @@ from jettison.engine.budgets.budget import (
     BudgetCondition,
     BudgetStatus,
 )
+from jettison.engine.budgets.headcount import Headcount
 from jettison.engine.budgets.sync import (
     DELETION_TIMEOUT_NS,
     Notice,
@@ -262,10 +263,11 @@ def test_a_selector_without_sense_withdraws_the_permission() -> None:
 
 def test_scales_are_asked_for_only_where_they_matter() -> None:
     """Once for each owner that no cache knows; never for an integer minAvailable."""
-    pods = replicas(3, 3, JOB) + replicas(2, 2, DB, "q")
+    pods = Headcount.of(replicas(3, 3, JOB) + replicas(2, 2, DB, "q"))
+    odd = Headcount.of(replicas(1, 1, ODD))
     assert unlisted_owners(Budget("b", selector=ALL, max_unavailable=1), pods, stateful(2)) == (JOB,)
     assert unlisted_owners(Budget("b", selector=ALL, min_available=1), pods, stateful(2)) == ()
-    assert unlisted_owners(Budget("b", selector=ALL, max_unavailable=1), replicas(1, 1, ODD), stateful(2)) == ()
+    assert unlisted_owners(Budget("b", selector=ALL, max_unavailable=1), odd, stateful(2)) == ()
 
 
 def test_an_old_message_is_not_worth_a_write() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from jettison.engine.budgets.budget import (
     BudgetStatus,
     scaled,
 )
+from jettison.engine.budgets.headcount import Headcount
 from jettison.engine.labels.selectors import select
 from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.api_pod import ApiPod
@@ -62,7 +63,18 @@ class _Demand:
 def sync_budget(
     budget: Budget, pods: Iterable[ApiPod], workloads: Workloads, now_ns: int, switches: ApiSwitches = EXACT
 ) -> Sync:
-    """Compute a budget's status from the pods of the cluster.
+    """Compute a budget's status from the pods of the cluster."""
+    try:
+        guarded = guarded_pods(budget, pods)
+    except InputError:
+        guarded = []  # the sync says why
+    return sync_headcount(budget, Headcount.of(guarded), workloads, now_ns, switches)
+
+
+def sync_headcount(
+    budget: Budget, pods: Headcount, workloads: Workloads, now_ns: int, switches: ApiSwitches = EXACT
+) -> Sync:
+    """The same from the pods that the budget guards, counted beforehand.
 
     When that fails, nothing but the permission is withdrawn: all numbers and even `observed_generation` stay, so
     that a budget whose first sync fails never looks processed; unless `observe_failed_syncs`.
@@ -72,22 +84,22 @@ def sync_budget(
     else:
         observed = budget
     try:
-        guarded = guarded_pods(budget, pods)
+        select(budget.selector)
     except InputError as error:
         return _failed(observed, error, [Notice("NoPods", f"Failed to get pods: {error}")], now_ns)
-    notices = [] if guarded else [Notice("NoPods", "No matching pods found", is_warning=False)]
+    notices = [] if pods.total else [Notice("NoPods", "No matching pods found", is_warning=False)]
     try:
-        demand = _demand(budget, guarded, workloads)
+        demand = _demand(budget, pods, workloads)
     except InputError as error:
         message = f"Failed to calculate the number of expected pods: {error}"
         return _failed(observed, error, [*notices, Notice("CalculateExpectedPodCountFailed", message)], now_ns)
     if demand.has_unmanaged:
         notices.append(Notice("UnmanagedPods", _UNMANAGED.format(selector=budget.selector)))
-    disrupted, overdue = _disrupted(budget.status, guarded, now_ns)
+    disrupted, overdue = _disrupted(budget.status, pods, now_ns)
     # Kubernetes prints the namespace twice where it means namespace and name.
     message = f"Pod was expected by PDB {budget.namespace}/{budget.namespace} to be deleted but it wasn't"
     notices += [Notice("NotDeleted", message, pod=name) for name in overdue]
-    status = _status(budget, demand, _healthy(guarded, disrupted, now_ns), disrupted)
+    status = _status(budget, demand, _healthy(pods, disrupted, now_ns), disrupted)
     return Sync(
         status=None if _is_current(budget.status, status) else status.with_condition(status.allowance(now_ns)),
         notices=tuple(notices),
@@ -112,12 +124,11 @@ def guarded_pods(budget: Budget, pods: Iterable[ApiPod]) -> list[ApiPod]:
     return guarded
 
 
-def unlisted_owners(budget: Budget, pods: Iterable[ApiPod], workloads: Workloads) -> tuple[OwnerReference, ...]:
-    """The owners whose scale must be read and put into `workloads` before `sync_budget` can count them."""
+def unlisted_owners(budget: Budget, pods: Headcount, workloads: Workloads) -> tuple[OwnerReference, ...]:
+    """The owners whose scale must be read and put into `workloads` before `sync_headcount` can count them."""
     try:
-        guarded = guarded_pods(budget, pods) if _counts_workloads(budget) else []
-        owners = dict.fromkeys(pod.controller for pod in guarded if pod.controller)
-        return tuple(owner for owner in owners if workloads.listed_scale(owner) is None)
+        owners = pods.owners if _counts_workloads(budget) else ()
+        return tuple(owner for owner in owners if owner is not None and workloads.listed_scale(owner) is None)
     except InputError:
         return ()  # the sync will fail anyway, and say why
 
@@ -126,7 +137,7 @@ def _counts_workloads(budget: Budget) -> bool:
     return budget.max_unavailable is not None or isinstance(budget.min_available, str)
 
 
-def _demand(budget: Budget, pods: Sequence[ApiPod], workloads: Workloads) -> _Demand:
+def _demand(budget: Budget, pods: Headcount, workloads: Workloads) -> _Demand:
     """How many pods there should be and how many must be healthy. Both percentages round up.
 
     An integer `minAvailable` is the only rule that counts the pods that are there, in whatever state, instead of
@@ -135,33 +146,28 @@ def _demand(budget: Budget, pods: Sequence[ApiPod], workloads: Workloads) -> _De
     if budget.max_unavailable is not None:
         expected = _expected(pods, workloads)
         unavailable = _int32(scaled(budget.max_unavailable, expected, round_up=True))
-        return _Demand(expected, max(_int32(expected - unavailable), 0), _has_unmanaged(pods))
+        return _Demand(expected, max(_int32(expected - unavailable), 0), None in pods.owners)
     if isinstance(budget.min_available, str):
         expected = _expected(pods, workloads)
         available = _int32(scaled(budget.min_available, expected, round_up=True))
-        return _Demand(expected, available, _has_unmanaged(pods))
-    return _Demand(0, 0) if budget.min_available is None else _Demand(len(pods), budget.min_available)
+        return _Demand(expected, available, None in pods.owners)
+    return _Demand(0, 0) if budget.min_available is None else _Demand(pods.total, budget.min_available)
 
 
-def _has_unmanaged(pods: Iterable[ApiPod]) -> bool:
-    return any(pod.controller is None for pod in pods)
-
-
-def _expected(pods: Iterable[ApiPod], workloads: Workloads) -> int:
+def _expected(pods: Headcount, workloads: Workloads) -> int:
     """The sizes of all distinct controllers together. One owner that cannot be sized fails them all."""
     scales: dict[str, int] = {}
-    for pod in pods:
-        owner = pod.controller
+    for owner, names in pods.owners.items():
         if owner is None or owner.uid in scales:
             continue
         scale = workloads.scale_of(owner)
         if scale is None:
-            raise InputError(f"found no controllers for pod {quote(pod.name)}")
+            raise InputError(f"found no controllers for pod {quote(next(iter(names)))}")
         scales[scale.uid] = scale.replicas
     return _int32(sum(scales.values()))
 
 
-def _disrupted(status: BudgetStatus, pods: Iterable[ApiPod], now_ns: int) -> tuple[dict[str, int], list[str]]:
+def _disrupted(status: BudgetStatus, pods: Headcount, now_ns: int) -> tuple[dict[str, int], list[str]]:
     """The granted evictions that are still to come, and the pods whose time for it is over.
 
     Entries of pods that are terminating or gone are dropped. Keys are names: a StatefulSet's new pod inherits the
@@ -169,21 +175,20 @@ def _disrupted(status: BudgetStatus, pods: Iterable[ApiPod], now_ns: int) -> tup
     """
     waiting: dict[str, int] = {}
     overdue: list[str] = []
-    for pod in pods if status.disrupted_pods else ():
-        granted_ns = status.disrupted_pods.get(pod.name)
-        if granted_ns is None or pod.is_terminating:
+    for name, granted_ns in status.disrupted_pods.items():
+        if name not in pods.staying:
             continue
         if granted_ns + DELETION_TIMEOUT_NS < now_ns:
-            overdue.append(pod.name)
+            overdue.append(name)
         else:
-            waiting[pod.name] = granted_ns
+            waiting[name] = granted_ns
     return waiting, overdue
 
 
-def _healthy(pods: Iterable[ApiPod], disrupted: Mapping[str, int], now_ns: int) -> int:
+def _healthy(pods: Headcount, disrupted: Mapping[str, int], now_ns: int) -> int:
     """At exactly two minutes a pod counts again although its entry stays for this sync."""
     going = {name for name, granted_ns in disrupted.items() if granted_ns + DELETION_TIMEOUT_NS > now_ns}
-    return sum(pod.is_ready and not pod.is_terminating and pod.name not in going for pod in pods)
+    return len(pods.healthy) - len(going & pods.healthy)
 
 
 def _status(budget: Budget, demand: _Demand, healthy: int, disrupted: Mapping[str, int]) -> BudgetStatus:

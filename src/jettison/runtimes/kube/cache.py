@@ -307,8 +307,9 @@ class View(Generic[T]):
     """The objects of a cache as values, in groups such as all pods of a node. A value is made when its group is
     read: an object that changes ten times before that is read once.
 
-    An object that cannot be read is left out and complained about: a server that has checked it is at fault. `forget`
-    is told of a group that has become empty.
+    An object that cannot be read is left out and complained about: a server that has checked it is at fault.
+    `replaced` is told of a value that has taken the place of another in its group, each of which may be missing, and
+    `forget` of a group that has become empty.
     """
 
     def __init__(
@@ -317,10 +318,12 @@ class View(Generic[T]):
         value_of: Callable[[Document], T],
         group_of: Callable[[Document], str] | None = None,
         forget: Callable[[str], None] = lambda _: None,
+        replaced: Callable[[str, T | None, T | None], None] = lambda *_: None,
     ) -> None:
         self._value_of = value_of
         self._group_of = group_of or (lambda document: key_of(document)[0])
         self._forget = forget
+        self._replaced = replaced
         # Kept, not computed: the last word on a deleted object may have another group than it had.
         self._places: dict[Key, str] = {}
         self._groups: dict[str, dict[Key, T]] = {}
@@ -350,20 +353,28 @@ class View(Generic[T]):
             self._unread.setdefault(name, {})[key] = change.new
 
     def _read(self, name: str) -> None:
+        unreadable: list[Key] = []
         for key, document in self._unread.pop(name).items():
             try:
                 value = self._value_of(document)
             except ManifestError as error:
                 _log.warning("left out: %s", error)
-                self._drop(name, key)
+                unreadable.append(key)
             else:
-                self._groups.setdefault(name, {})[key] = value
+                group = self._groups.setdefault(name, {})
+                old, group[key] = group.get(key), value
+                self._replaced(name, old, value)
+        # Not earlier: a group that seems to be empty would be forgotten.
+        for key in unreadable:
+            self._drop(name, key)
 
     def _drop(self, name: str, key: Key) -> None:
-        for groups in (self._groups, self._unread):
-            group: dict[Key, T] | dict[Key, Document] = groups.get(name, {})
-            group.pop(key, None)
-            if not group:
-                groups.pop(name, None)
+        if (old := self._groups.get(name, {}).pop(key, None)) is not None:
+            self._replaced(name, old, None)
+        self._unread.get(name, {}).pop(key, None)
+        groups: tuple[dict[str, Any], ...] = (self._groups, self._unread)
+        for each in groups:
+            if name in each and not each[name]:
+                del each[name]
         if name not in self._groups and name not in self._unread:
             self._forget(name)

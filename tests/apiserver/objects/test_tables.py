@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jettison.apiserver.objects.cells import age, short_duration
 from jettison.apiserver.objects.resources import RESOURCES, SCALES, Resource
-from jettison.apiserver.objects.tables import PRINTERS, render
+from jettison.apiserver.objects.tables import PRINTERS, render, row_decoder
 from jettison.errors import ApiError
 from jettison.manifests.times import parse_time
 
@@ -26,8 +26,15 @@ def drawn(resource: str, value: Json) -> Json:
     """One object's cells by the names of their columns."""
     value = {**value, "metadata": {"name": "x", "creationTimestamp": CREATED, **value.get("metadata", {})}}
     table = render(ROWS[resource], [value], NOW, metadata={})
+    assert drawn_from_bytes(ROWS[resource], value) == table
     names = [column["name"] for column in table["columnDefinitions"]]
     return dict(zip(names, table["rows"][0]["cells"], strict=True))
+
+
+def drawn_from_bytes(resource: Resource, value: Json) -> Json:
+    """The table as a list is drawn, where an object is decoded for its row alone."""
+    body = json.dumps(value).encode()
+    return render(resource, [(row_decoder(resource) or json.loads)(body)], NOW, metadata={})
 
 
 def pod(*containers: Json, init: list[Json] | None = None, **status: Any) -> Json:
@@ -327,3 +334,12 @@ def test_nonsense_in_an_object_is_drawn_all_the_same(row: Resource, value: Json,
     value["metadata"] = {"name": "x", "labels": labels, "ownerReferences": labels, "creationTimestamp": labels}
     table = render(row, [value], NOW, metadata={})
     assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"])
+    assert drawn_from_bytes(row, value) == table
+
+
+def test_an_object_is_decoded_for_its_row_unless_the_row_shows_all_of_it() -> None:
+    decode = row_decoder(ROWS["pods"])
+    assert decode is not None
+    value = {"metadata": {"name": "x", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert decode(json.dumps(value).encode()) == {"metadata": value["metadata"], "spec": {"containers": [{}]}}
+    assert row_decoder(ROWS["pods"], "Object") is None

@@ -135,8 +135,10 @@ def _page_table(request: Request, resource: Resource, page: Page, now_ns: int) -
     """Some rows after the others, because those of 10,000 pods are 6 MB before they are bytes."""
     include, api_version = request.parameter("includeObject"), form_of(request).api_version
     parts = [_table(request, resource, (), page.metadata, now_ns)[: -len(_END)]]
+    decode = tables.row_decoder(resource, include)
     for start in range(0, len(page.items), _ROWS_AT_ONCE):
-        objects = [item.listed_object() for item in page.items[start : start + _ROWS_AT_ONCE]]
+        items = page.items[start : start + _ROWS_AT_ONCE]
+        objects = [item.passing_object(decode) if decode else item.listed_object() for item in items]
         parts += (encode(tables.rows(resource, objects, now_ns, include, api_version))[1:-1], b",")
     return [*(parts[:-1] if page.items else parts), _END]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.engine.pods.pod import ENDED_PHASES
@@ -138,6 +138,79 @@ def short_duration(nanoseconds: int) -> str:
 
 def _two_units(first: int, unit: str, second: int, smaller: str) -> str:
     return f"{first}{unit}{second}{smaller}" if second else f"{first}{unit}"
+
+
+# The shape of what the row of a pod is made of. To decode that takes half of the time that a whole pod takes, a third
+# where its containers say much, and no pod has to stay decoded for the next table.
+class _Reason(TypedDict, total=False):
+    reason: Any
+
+
+class _Ended(TypedDict, total=False):
+    reason: Any
+    signal: Any
+    exitCode: Any
+    finishedAt: Any
+
+
+class _Nothing(TypedDict, total=False):
+    pass
+
+
+class _State(TypedDict, total=False):
+    running: _Nothing
+    waiting: _Reason
+    terminated: _Ended
+
+
+class _LastState(TypedDict, total=False):
+    terminated: _Ended
+
+
+class _ContainerStatus(TypedDict, total=False):
+    name: Any
+    ready: Any
+    started: Any
+    restartCount: Any
+    state: _State
+    lastState: _LastState
+
+
+class _Condition(TypedDict, total=False):
+    type: Any
+    status: Any
+    reason: Any
+
+
+class _InitContainer(TypedDict, total=False):
+    name: Any
+    restartPolicy: Any
+
+
+class _Spec(TypedDict, total=False):
+    containers: list[_Nothing]
+    initContainers: list[_InitContainer]
+    nodeName: Any
+    readinessGates: list[dict[str, Any]]
+
+
+class _Status(TypedDict, total=False):
+    phase: Any
+    reason: Any
+    conditions: list[_Condition]
+    containerStatuses: list[_ContainerStatus]
+    initContainerStatuses: list[_ContainerStatus]
+    podIP: Any
+    podIPs: list[dict[str, Any]]
+    nominatedNodeName: Any
+
+
+class ShownPod(TypedDict, total=False):
+    """All that `pod_cells` reads; a field that it does not name is absent where the pod is decoded by it."""
+
+    metadata: dict[str, Any]
+    spec: _Spec
+    status: _Status
 
 
 class _Init(NamedTuple):

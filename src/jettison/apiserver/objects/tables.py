@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from jettison.apiserver.http.forms import TABLE, metadata_of
 from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.objects.cells import (
     POD_COLUMNS,
     UNKNOWN,
     Json,
+    ShownPod,
     age,
     between,
     holds_condition,
@@ -67,6 +70,7 @@ _CLASS_COLUMNS = ("Name", "Value:integer", "Global-Default:boolean", "Age", "Pre
 _GROUP_VERSION = "meta.k8s.io/v1"
 
 
+_decode = msgspec.json.Decoder().decode
 _SCALES = "scales.autoscaling"
 _ENDS = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
@@ -91,6 +95,8 @@ class Printer:
     cells: Cells
     # What is so special about the object that clients may want to hide it.
     conditions: Callable[[Json], dict[str, Any]] = _no_conditions
+    # The part of the object that the row is made of; without it the whole.
+    shape: type | None = None
 
 
 def _name(value: Json) -> str:
@@ -329,7 +335,7 @@ PLAIN = Printer(("Name", "Age"), _plain)
 """For a resource without columns of its own."""
 
 PRINTERS: Mapping[str, Printer] = {
-    "pods": Printer(POD_COLUMNS, pod_cells, _pod_conditions),
+    "pods": Printer(POD_COLUMNS, pod_cells, _pod_conditions, ShownPod),
     "nodes": Printer(_NODE_COLUMNS, _node),
     "namespaces": Printer(("Name", "Status", "Age"), _namespace),
     "events": Printer(_EVENT_COLUMNS, _event),
@@ -428,6 +434,25 @@ def rows(
         }
         for each in objects
     ]
+
+
+@cache
+def row_decoder(resource: Resource, include_object: str = "") -> Callable[[bytes], dict[str, Any]] | None:
+    """What decodes as much of an object as `rows` asks for; None where that is all of it, or most."""
+    shape = PRINTERS.get(resource.qualified, PLAIN).shape
+    if shape is None or include_object == "Object":
+        return None
+    decode_shape: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(shape).decode
+
+    def decode(body: bytes) -> dict[str, Any]:
+        try:
+            return decode_shape(body)
+        except msgspec.ValidationError:
+            # A status may hold anything.
+            found: dict[str, Any] = _decode(body)
+            return found
+
+    return decode
 
 
 def _row_object(

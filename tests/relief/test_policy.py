@@ -88,4 +88,9 @@ def test_the_example_grants_what_is_used_and_no_more() -> None:
         ("", "pods/eviction"): ["create"],
         ("coordination.k8s.io", "leases"): ["create", "get", "update"],
     }
-    assert ("DaemonSet", "jettison-relieve") in documents
+    pod = documents["DaemonSet", "jettison-relieve"]["spec"]["template"]["spec"]
+    arguments = pod["containers"][0]["args"]
+    leases = documents["Role", "jettison-relieve"]["metadata"]["namespace"]
+    assert arguments[arguments.index("--lease-namespace") + 1] == leases
+    assert leases != "kube-system", "there are the leases by which the controllers of a cluster are elected"
+    assert ("Namespace", leases) in documents

@@ -85,7 +85,8 @@ class Relief(Watch):
             node = await self._client.get(NODES, name)
             configz = await read_proxied(self._client, name, "configz")
         except ApiError as error:
-            raise InputError(f"node `{name}` cannot be asked for its configuration: {error}") from error
+            message = f"node `{name}` cannot be asked for its configuration: {error}"
+            raise ApiError(message, code=error.code, reason=error.reason) from error
         text = ((node.get("status") or {}).get("capacity") or {}).get("memory")
         try:
             memory = parse(text).value if isinstance(text, str) else 0

@@ -599,6 +599,16 @@ def test_another_kind_is_read_before_it_is_refused(api: Served, body: Json, why:
     assert answer.message == f'{body["kind"]} in version "v1" cannot be handled as a ServiceAccount: {why}'
 
 
+def test_a_group_without_a_name_is_the_core(api: Served) -> None:
+    for version in ("/v1", "/"):
+        answer = api.post(
+            "/api/v1/namespaces/default/serviceaccounts", {"apiVersion": version, "metadata": {"name": "a"}}
+        )
+        assert answer.code in (201, 409)
+    answer = api.post("/api/v1/namespaces/default/serviceaccounts", {"apiVersion": "/a", "metadata": {"name": "b"}})
+    assert 'no kind "ServiceAccount" is registered for version "a" in scheme' in answer.message
+
+
 def test_how_many_pods_of_a_set_may_be_missing_is_not_kept(api: Served) -> None:
     path, strategy = f"{SETS}/statefulsets", {"rollingUpdate": {"maxUnavailable": 2}}
     made = api.post(path, {"metadata": {"name": "s"}, "spec": {**WORKLOAD, "updateStrategy": strategy}}).body

@@ -173,7 +173,8 @@ def kind_of(document: Any) -> tuple[str, str]:
     version, kind = version or "", kind or ""
     if version.count("/") > 1:
         raise InputError(f"unexpected GroupVersion string: {version}")
-    return version, kind
+    # A group without a name is the core.
+    return version.removeprefix("/"), kind
 
 
 def _summary(body: bytes) -> str:

@@ -253,6 +253,22 @@ def test_endpoint_slices(api: Served) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("hints", "mistakes"),
+    [
+        ({"forZones": [{"name": "a"}, {"name": "a"}]}, ['forZones[1].name: Duplicate value: "a"']),
+        ({"forNodes": [{"name": "a"}, {"name": "a"}]}, ['forNodes[1].name: Duplicate value: "a"']),
+        ({"forZones": [{"name": f"z{n}"} for n in range(9)]}, ["forZones: Too many: 9: must have at most 8 items"]),
+    ],
+)
+def test_hints_of_an_endpoint(api: Served, hints: Json, mistakes: list[str]) -> None:
+    value = {**SLICE, "endpoints": [{"addresses": ["10.0.0.1"], "hints": hints}]}
+    assert causes(api.post(SLICES, value)) == [f"endpoints[0].hints.{each}" for each in mistakes]
+    named = {**SLICE, "endpoints": [{"addresses": ["10.0.0.1"], "hints": {"forNodes": [{"name": "A"}]}}]}
+    (why,) = causes(api.post(SLICES, named))
+    assert why.startswith('endpoints[0].hints.forNodes[0].name: Invalid value: "A": a lowercase RFC 1123')
+
+
 def test_nodes(api: Served) -> None:
     networks = {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.0.0.0/24", "x"]}}
     where = "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[1]: <nil>"
@@ -279,6 +295,14 @@ def test_the_finalizers_of_a_namespace(api: Served) -> None:
     assert causes(api("PUT", f"{NAMESPACES}/n/finalize", body)) == [f'spec.finalizers[0]: Invalid value: "x": {why}']
     body = {**made, "metadata": {**made["metadata"], "generateName": "a.b"}}
     assert api("PUT", f"{NAMESPACES}/n/finalize", body).code == 200
+
+
+def test_the_whole_of_a_namespace_is_looked_at_before_its_change(api: Served) -> None:
+    made = api.post(NAMESPACES, {"metadata": {"name": "n"}}).body
+    body = {**made, "metadata": {**made["metadata"], "generateName": "a.b", "labels": {"-": ""}}}
+    found = [each.split(":")[0] for each in causes(api("PUT", f"{NAMESPACES}/n", body))]
+    common = ["metadata.labels", "metadata.labels"]
+    assert found == [*common, "metadata.generateName", "metadata.labels", "metadata.labels"]
 
 
 def test_a_certificate_that_is_none(api: Served) -> None:

@@ -115,3 +115,9 @@ def test_finalizers_of_a_changed_class_need_no_domain(classes: Served) -> None:
     answer = classes.patch(f"{CLASSES}/plain", {"metadata": {"finalizers": [""]}})
     assert answer.code == 422
     assert "standard finalizer" not in answer.message
+
+
+def test_a_class_is_looked_at_before_its_change(classes: Served) -> None:
+    answer = classes.patch(f"{CLASSES}/plain", {"handler": "A", "metadata": {"uid": "u"}})
+    found = [each["field"] for each in answer.body["details"]["causes"]]
+    assert found == ["metadata.uid", "handler", "metadata.uid", "handler"]

@@ -192,9 +192,11 @@ class Rules:
     prepare_change: Callable[[Json, Json], None] = _nothing
     name: NameRule = subdomain_name
     # What the kind asks of the metadata itself. Kubernetes asks some things of a changed object twice, and complains
-    # twice; a change of the status has the first of these checks only.
+    # twice.
     validate_new_metadata: Callable[[Json, NameRule], Iterable[Mistake]] = validate_known_metadata
     validate_changed_metadata: tuple[Callable[[Json, Json], Iterable[Mistake]], ...] = (validate_known_metadata_update,)
+    # The same for a write of the status, or of a namespace's finalizers.
+    validate_status_metadata: tuple[Callable[[Json, Json], Iterable[Mistake]], ...] = (validate_known_metadata_update,)
     # Beside the spec, what a write of the status leaves alone, and what it may leave out.
     kept_by_status: tuple[str, ...] = ()
     complete_status: Callable[[Json, Json], None] = _nothing
@@ -438,6 +440,7 @@ NODE_RULES: Final = Rules(
     validate_update=validate_node_update,
     validate_status=validate_node_status,
     validate_changed_metadata=(),
+    validate_status_metadata=(),
 )
 NAMESPACE_RULES: Final = Rules(
     default=_default_namespace,
@@ -447,7 +450,7 @@ NAMESPACE_RULES: Final = Rules(
     validate=validate_namespace,
     validate_update=validate_namespace_update,
     validate_status=validate_namespace_status,
-    validate_changed_metadata=(validate_known_metadata_update, _whole_metadata(label_name)),
+    validate_changed_metadata=(_whole_metadata(label_name), validate_known_metadata_update),
 )
 EVENT_RULES: Final = Rules(
     name=path_segment_name,
@@ -469,6 +472,7 @@ BUDGET_RULES: Final = Rules(
     name=path_segment_name,
     validate_new_metadata=_no_mistake,
     validate_changed_metadata=(),
+    validate_status_metadata=(),
     validate=validate_budget,
     validate_update=validate_budget_update,
     validate_status=validate_budget_status,
@@ -522,6 +526,7 @@ STATEFUL_SET_RULES: Final = Rules(
     validate_update=validate_stateful_set_update,
     validate_status=validate_stateful_set_status,
     validate_changed_metadata=(),
+    validate_status_metadata=(),
     warn=warn_stateful_set,
     warn_change=warn_changed_stateful_set,
 )
@@ -534,6 +539,7 @@ JOB_RULES: Final = Rules(
     validate_status=validate_job_status,
     # Between the other checks.
     validate_changed_metadata=(),
+    validate_status_metadata=(),
     warn=warn_job,
     warn_change=warn_changed_job,
 )
@@ -573,7 +579,7 @@ RUNTIME_CLASS_RULES: Final = Rules(
     validate=validate_runtime_class,
     validate_update=validate_runtime_class_update,
     validate_new_metadata=validate_metadata,
-    validate_changed_metadata=(_whole_metadata(validate=validate_metadata), validate_metadata_update),
+    validate_changed_metadata=(_whole_metadata(validate=validate_metadata),),
     warn=warn_runtime_class,
     warn_change=_as_new(warn_runtime_class),
 )

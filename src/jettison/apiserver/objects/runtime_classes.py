@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from jettison.apiserver.objects.validation.metadata import label_name, validate_labels
+from jettison.apiserver.objects.validation.metadata import label_name, validate_labels, validate_metadata_update
 from jettison.apiserver.objects.validation.mistakes import Mistake, duplicate, invalid, required
 from jettison.apiserver.objects.validation.pod.placement import validate_tolerations
 from jettison.apiserver.objects.validation.resources import validate_requirements
@@ -44,8 +44,9 @@ def validate_runtime_class(value: Json) -> Iterator[Mistake]:
 
 
 def validate_runtime_class_update(new: Json, old: Json) -> Iterator[Mistake]:
-    """The handler stays."""
+    """The handler stays. Its metadata are compared in between, as upstream does."""
     yield from validate_runtime_class(new)
+    yield from validate_metadata_update(new["metadata"], old["metadata"])
     if new.get("handler", "") != old.get("handler", ""):
         yield invalid("handler", new.get("handler", ""), "field is immutable")
 

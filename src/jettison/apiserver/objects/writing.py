@@ -109,7 +109,7 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
             # A part of the spec, whatever it looks like.
             metadata["annotations"] = dict(metadata.get("annotations") or {})
             _take(metadata["annotations"], former.get("annotations") or {}, inner)
-        own = rules.validate_changed_metadata[:1]
+        own = rules.validate_status_metadata
         rest = rules.validate_status(changed, old)
     else:
         if part in rules.validate_parts:
@@ -126,7 +126,7 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
             rules.prepare_change(changed, old)
         if resource.counts_generations and _is_new_generation(resource, changed, old):
             metadata["generation"] = former.get("generation", 0) + 1
-        own = rules.validate_changed_metadata[: 1 if part == "finalize" else None]
+        own = rules.validate_status_metadata if part == "finalize" else rules.validate_changed_metadata
         rest = rules.validate_parts.get(part, rules.validate_update)(changed, old)
     mistakes = first_of(_common_mistakes(metadata, former), *(check(metadata, former) for check in own), rest)
     if mistakes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from jettison.apiserver.objects.validation.addresses import (
@@ -464,13 +464,13 @@ def _validate_endpoint(endpoint: Json, field: str, kind: str) -> Iterator[Mistak
         )
     if "hostname" in endpoint:
         yield from (invalid(f"{field}.hostname", endpoint["hostname"], why) for why in label_name(endpoint["hostname"]))
-    for index, zone in enumerate(_hints(endpoint, "forZones")):
-        where = f"{field}.hints.forZones[{index}].name"
-        yield from (invalid(where, zone["name"], why) for why in label_value_complaints(zone["name"]))
-    for key in ("forZones", "forNodes"):
-        if len(hints := list(_hints(endpoint, key))) > _MOST_HINTS:
-            yield too_many(f"{field}.hints.{key}", len(hints), _MOST_HINTS)
-
-
-def _hints(endpoint: Json, key: str) -> Iterable[Json]:
-    return (endpoint.get("hints") or {}).get(key) or ()
+    hints = endpoint.get("hints") or {}
+    for key, complaints in (("forZones", label_value_complaints), ("forNodes", subdomain_name)):
+        where, asked = f"{field}.hints.{key}", [each.get("name", "") for each in hints.get(key) or ()]
+        if len(asked) > _MOST_HINTS:
+            yield too_many(where, len(asked), _MOST_HINTS)
+            return
+        for index, name in enumerate(asked):
+            if name in asked[:index]:
+                yield duplicate(f"{where}[{index}].name", name)
+            yield from (invalid(f"{where}[{index}].name", name, why) for why in complaints(name))

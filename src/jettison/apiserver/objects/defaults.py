@@ -1,4 +1,4 @@
-"""Default values of pods and workloads, filled in when an object is read, so that every reader sees them.
+"""Default values of each kind, filled in when an object is read, so that every reader sees them.
 
 These functions write into the object they get; `schema` made it a moment before, and nothing else refers to it.
 """
@@ -353,6 +353,7 @@ def default_job(value: Json) -> None:
 
 # Services.
 _AFFINITY_SECONDS: Final = 10_800
+_FORMER_KEY: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 
 def default_service(service: Json) -> None:
@@ -388,3 +389,44 @@ def default_endpoint_slice(value: Json) -> None:
     for port in value.get("ports") or ():
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
+
+
+def default_node(node: Json) -> None:
+    """What pods may have of it is all of it, unless it says otherwise."""
+    spec, status = node["spec"], node["status"]
+    if "capacity" in status:
+        status.setdefault("allocatable", status["capacity"])
+    round_amounts(status, ("capacity", "allocatable"))
+    # The first range is shown twice; where the two differ, the older field counts.
+    first, several = spec.get("podCIDR", ""), spec.get("podCIDRs") or []
+    if first and (not several or several[0] != first):
+        spec["podCIDRs"] = [first]
+    elif several:
+        spec["podCIDR"] = several[0]
+
+
+def default_namespace(namespace: Json) -> None:
+    """Selectors find it by its name."""
+    metadata = namespace["metadata"]
+    if name := metadata.get("name"):
+        metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": name}
+    namespace["status"] = {**(namespace.get("status") or {}), "phase": namespace["status"].get("phase") or "Active"}
+
+
+def default_priority_class(value: Json) -> None:
+    """Its pods may take the place of others."""
+    value.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def default_budget(budget: Json) -> None:
+    """Kubernetes once marked empty selectors with this key; it is removed from all others."""
+    selector = budget["spec"].get("selector") or {}
+    expressions = selector.get("matchExpressions") or []
+    if not any(each["key"] == _FORMER_KEY for each in expressions):
+        return
+    is_alone = len(expressions) == 1 and not selector.get("matchLabels")
+    if is_alone and expressions[0]["operator"] == "Exists" and not expressions[0].get("values"):
+        return
+    kept = [each for each in expressions if each["key"] != _FORMER_KEY]
+    rest = {key: value for key, value in selector.items() if key != "matchExpressions"}
+    budget["spec"]["selector"] = {**rest, "matchExpressions": kept} if kept else rest

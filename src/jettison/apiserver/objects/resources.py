@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jettison.apiserver.objects import rules
+from jettison.apiserver.objects.preparing import TEMPLATE_NUMBER
 from jettison.apiserver.objects.rules import Rules
 from jettison.values import frozen
 
@@ -255,7 +256,7 @@ DAEMON_SETS: Final = Resource(
     categories=("all",),
     subresources=(_status("DaemonSet"),),
     counts_generations=True,
-    inner_annotation=rules.TEMPLATE_NUMBER,
+    inner_annotation=TEMPLATE_NUMBER,
     rules=rules.DAEMON_SET_RULES,
 )  # fmt: skip
 DEPLOYMENTS: Final = Resource(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.preparing import template_number
 from jettison.apiserver.objects.validation.addresses import address_warnings, network_warnings
 from jettison.apiserver.objects.validation.metadata import label_name
 from jettison.apiserver.objects.validation.pod.systems import containers_of
@@ -372,3 +373,9 @@ def warn_node(node: Json) -> Iterable[str]:
         yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
     for index, each in enumerate(spec.get("podCIDRs") or ()):
         yield from network_warnings(each, f"spec.podCIDRs[{index}]")
+
+
+def warn_renumbered_template(new: Json, old: Json) -> Iterable[str]:
+    """Of a DaemonSet, whose template is warned of when it has changed."""
+    if template_number(new) != template_number(old):
+        yield from pod_warnings(new["spec"]["template"], "spec.template")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jettison.apiserver.objects.validation.mistakes import Mistake, invalid
+from jettison.apiserver.objects.schema import empty_struct
+from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, refusal
 from jettison.apiserver.objects.validation.services import (
     is_checked,
     is_headless,
@@ -16,12 +17,28 @@ from jettison.apiserver.objects.validation.services import (
 Json = dict[str, Any]
 
 
-def change_service(service: Json, old: Json) -> list[Mistake]:
+def prepare_service(service: Json) -> None:
+    """Which families it gets is decided before the rest is looked at."""
+    service["status"] = empty_struct("ServiceStatus")
+    _repeat_new_address(service)
+    _refuse(service, _give_families(service, None))
+
+
+def prepare_changed_service(service: Json, old: Json) -> None:
     """Complete a changed service from the one that is there."""
+    _refuse(service, _complete(service, old))
+
+
+def _refuse(service: Json, mistakes: list[Mistake]) -> None:
+    if mistakes:
+        raise refusal("", "Service", service["metadata"].get("name", ""), mistakes)
+
+
+def _complete(service: Json, old: Json) -> list[Mistake]:
     spec, former = service["spec"], old["spec"]
     _keep_given(spec, former)
     _repeat_address(spec, former)
-    if mistakes := give_families(service, old):
+    if mistakes := _give_families(service, old):
         return mistakes
     _drop_unfitting(spec, former)
     if spec.get("type") != "LoadBalancer":
@@ -46,7 +63,7 @@ def _keep_given(spec: Json, former: Json) -> None:
         _take(spec, former, "healthCheckNodePort")
 
 
-def repeat_address(service: Json) -> None:
+def _repeat_new_address(service: Json) -> None:
     """The address of a new service is shown twice; only where an old client has given it once is it filled in."""
     spec = service["spec"]
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
@@ -106,7 +123,7 @@ def _drop_unchanged(spec: Json, former: Json, key: str) -> None:
         del spec[key]
 
 
-def give_families(service: Json, old: Json | None) -> list[Mistake]:
+def _give_families(service: Json, old: Json | None) -> list[Mistake]:
     """Fill in which kinds of addresses a headless service has, as a cluster with addresses of version 4 does, or say
     why it cannot have what it asks for. Others would get theirs with an address.
     """

@@ -111,6 +111,13 @@ class LiveNode:
         self.process.wait(30)
         self.process = None
 
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """What `jettison` answers, asked about this node."""
+        program = str(Path(sys.executable).with_name("jettison"))
+        options = ["--state-dir", str(self.state), "--node-name", self.name]
+        talks: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
+        return subprocess.run([program, words[0], *options, *words[1:]], check=False, **talks)
+
     def records(self) -> list[dict[str, Any]]:
         """The pods' records on disk: the last whole line of each file."""
         found = []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,6 @@ TRY = 'for at in $PLACES; do (exec >> "$at") 2>/dev/null && echo "$at"; done'
 OWN = ("own", "$(TMPDIR)/x", "/tmp/x", "/var/tmp/x")
 PLACES = (*HOST, *OWN, "/data/x", "/kept/x", f"/dev/shm/{NAME}", "/dev/null")
 LOOKERS = ("main", "hook", "probe")
-TALKS: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
 
 
 @pytest.fixture
@@ -38,12 +35,6 @@ def node(tmp_path: Path) -> Iterator[LiveNode]:
     yield found
     found.stop()
     Path(f"/dev/shm/{NAME}").unlink(missing_ok=True)
-
-
-def command(node: LiveNode, *words: str) -> subprocess.CompletedProcess[str]:
-    program = str(Path(sys.executable).with_name("jettison"))
-    options = ["--state-dir", str(node.state), "--node-name", node.name]
-    return subprocess.run([program, words[0], *options, *words[1:]], check=False, **TALKS)
 
 
 def writer(node: LiveNode, name: str = "writer", **container: Any) -> dict[str, Any]:
@@ -89,8 +80,8 @@ def test_a_process_writes_to_its_own_places_only(node: LiveNode, security: dict[
     node.kill()
     node.start()
     node.wait(lambda: node.facts("agent_started")[1:], "the next agent")
-    node.wait(lambda: command(node, "exec", "writer", "--", "true").returncode == 0, "a command in it")
-    assert told(command(node, "exec", "writer", "--", "sh", "-c", TRY).stdout) == expected
+    node.wait(lambda: node.command("exec", "writer", "--", "true").returncode == 0, "a command in it")
+    assert told(node.command("exec", "writer", "--", "sh", "-c", TRY).stdout) == expected
     assert (node.directory / "data" / "x").is_file()
     assert not any(Path(path).exists() for path in NEW)
 
@@ -106,8 +97,8 @@ def test_a_process_that_fails_for_it_says_so(node: LiveNode) -> None:
     said = {fact["pod"]: fact.get("message", "") for fact in node.facts("container_finished")}
     assert "a hostPath volume opens a directory of them" in said["default/database"]
     assert not said["default/other"]
-    assert "Read-only file system" in command(node, "logs", "database").stdout
-    assert "read-only to processes" in command(node, "why", "database").stdout
+    assert "Read-only file system" in node.command("logs", "database").stdout
+    assert "read-only to processes" in node.command("why", "database").stdout
 
 
 def test_an_operator_may_open_them(node: LiveNode) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from jettison.runtimes.host.processes import capabilities, seccomp
+from tests.live.node import LiveNode, pod
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.scenes import SLEEPS, Scene, container, eviction, manifest, play, python, shell, until
 
@@ -219,6 +221,54 @@ def test_probes_and_hooks_have_the_restrictions_of_their_container(open_dir: Pat
         assert (open_dir / "seen" / "hook").read_text() == expected
 
     play(open_dir, scenario)
+
+
+FOREIGN = "echo me:x:12345:6::/:/bin/sh > passwd"
+BOUND = "mount --bind passwd /etc/passwd && echo done && exec sleep 600"
+ITS_MOUNTS = f"{FOREIGN}; exec unshare --user --map-root-user --mount sh -c '{BOUND}'"
+ITS_VOLUMES = f"cd /etc && {FOREIGN} && ln -s $VICTIM /dev/null; exec sleep 600"
+
+
+@pytest.fixture
+def node(open_dir: Path) -> Iterator[LiveNode]:
+    """With mounts for each container."""
+    found = LiveNode(open_dir, ["--node-memory", "256Mi"])
+    yield found
+    found.stop()
+
+
+def test_no_command_enters_mounts_that_a_process_has_made_in_a_user_namespace(node: LiveNode) -> None:
+    """It would take the process's list of users for the host's, and any set-uid program would."""
+    if subprocess.run(["unshare", "--user", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    node.write(pod("own", ["sh", "-c", ITS_MOUNTS], container={"securityContext": {"runAsUser": 12345}}))
+    node.start()
+    node.wait(lambda: node.command("logs", "own").stdout == "done\n", "its mounts")
+    entered = node.command("exec", "own", "--", "id")
+    assert (entered.returncode, entered.stdout) == (1, "")
+    assert "it has mounts of its own, in a user namespace of its own" in entered.stderr
+
+
+def test_what_a_volume_shows_in_the_place_of_the_hosts_files_is_not_the_hosts(node: LiveNode) -> None:
+    """The group of a user is looked up on the host, and the null device is the host's."""
+    victim = node.directory / "victim"
+    victim.write_text("root's")
+    victim.chmod(0o600)
+    places = ("/dev", "/etc", "/report")
+    look = "id -g > /report/new; readlink /proc/self/fd/0 >> /report/new; echo owned >&0; mv -n /report/new /report/at"
+    container = {
+        "env": [{"name": "VICTIM", "value": f"/proc/1/root{victim}"}],
+        "securityContext": {"runAsUser": 12345},
+        "volumeMounts": [{"name": each[1:], "mountPath": each} for each in places],
+        "readinessProbe": {"exec": {"command": ["sh", "-c", look]}, "periodSeconds": 1, "initialDelaySeconds": 1},
+    }
+    volumes = [{"name": each[1:], "emptyDir": {}} for each in places]
+    node.write(pod("own", ["sh", "-c", ITS_VOLUMES], container=container, volumes=volumes))
+    node.start()
+    node.wait(lambda: list(node.state.rglob("report/at")), "the probe")
+    (report,) = node.state.rglob("report/at")
+    assert report.read_text().split() == ["12345", "/dev/null"]
+    assert victim.read_text() == "root's"
 
 
 SPY = """

@@ -77,17 +77,20 @@ def become(channel: int) -> NoReturn:
         os.write(channel, b"%d" % os.getpid() + GO)
         order, streams = _receive(channel)
         enter(order.entrances, order.oom_score_adj)
-        host = -1 if order.inside is None else _held(*order.inside)
+        mounts = -1 if order.inside is None else _mounts_of(*order.inside)
+        # Of the host: what is looked up among the mounts of a container may be what its processes have put there.
+        nothing = os.open(_NULL_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        confinement = Confinement(SimpleNamespace(**order.security))
         os.write(channel, GO)
         if os.read(channel, 1) == GO:
             if order.mounts is not None:
                 where = "volumes: "
                 mounting.arrange(_plan(order.mounts))
-            elif host >= 0:
-                system_calls.enter_mounts(host)
+            elif mounts >= 0:
+                system_calls.enter_mounts(mounts)
             where = ""
-            _dress(order, streams)
-            Confinement(SimpleNamespace(**order.security)).apply()
+            _dress(order, streams, nothing)
+            confinement.apply()
             if order.caller:
                 # Not before: the kernel forgets it when the user changes.
                 system_calls.die_with(order.caller)
@@ -161,23 +164,33 @@ def enter(entrances: Sequence[str], oom_score_adj: int | None) -> None:
             os.close(score)
 
 
-def _held(pid: int, start_ticks: int) -> int:
-    """A descriptor of the process whose mounts are to be shared."""
+def _mounts_of(pid: int, start_ticks: int) -> int:
+    """A descriptor of the mounts that the process sees, to be shared.
+
+    Any process can have mounts of its own making, in a user namespace that it makes. A command that entered them would
+    have rights outside of it, and take what it finds there for the host's: `su` another list of users.
+    """
     try:
-        descriptor = os.pidfd_open(pid)
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            data = file.read()
+        # Opened once, it stays that of this process, also when its number is another's.
+        process = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stat = os.open("stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+        data = os.read(stat, _CHUNK)
+        fields = data[data.rfind(b")") + 2 :].split()
+        if len(fields) <= _START_TICKS or int(fields[_START_TICKS]) != start_ticks:
+            raise UnfitError(errno.ESRCH, f"cannot enter process `{pid}`: it has ended")
+        descriptor = os.open("ns/mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+    except UnfitError:
+        raise
     except OSError as error:
         raise UnfitError(error.errno, f"cannot enter process `{pid}`: {reason(error)}") from error
-    fields = data[data.rfind(b")") + 2 :].split()
-    if len(fields) <= _START_TICKS or int(fields[_START_TICKS]) != start_ticks:
-        raise UnfitError(errno.ESRCH, f"cannot enter process `{pid}`: it has ended")
+    if not system_calls.are_our_mounts(descriptor):
+        why = "it has mounts of its own, in a user namespace of its own"
+        raise UnfitError(errno.EPERM, f"cannot enter process `{pid}`: {why}")
     return descriptor
 
 
-def _dress(order: Any, streams: Sequence[int]) -> None:
+def _dress(order: Any, streams: Sequence[int], nothing: int) -> None:
     """Everything a program inherits but its directory: files and how many there may be, signals."""
-    nothing = os.open(_NULL_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     if order.has_master:
         *streams, master = streams
         fcntl.fcntl(master, fcntl.F_DUPFD, _HIGH)

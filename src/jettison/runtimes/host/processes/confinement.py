@@ -52,12 +52,13 @@ def _entries(path: str) -> list[list[bytes]]:
 
 
 class Confinement:
-    """`spec` has the attributes of a SecuritySpec."""
+    """`spec` has the attributes of a SecuritySpec. Made among the mounts of the host, which it asks."""
 
-    __slots__ = ("_is_bounded", "_is_privileged", "_privileges", "_spec")
+    __slots__ = ("_group", "_is_bounded", "_is_privileged", "_privileges", "_spec")
 
     def __init__(self, spec: Any) -> None:
         self._spec = spec
+        self._group = group_of(spec.user, spec.group)
         self._is_privileged = os.geteuid() == 0
         self._is_bounded = spec.capabilities is not None
         kept = system_calls.permitted_capabilities() & spec.capabilities if self._is_bounded else 0
@@ -69,21 +70,19 @@ class Confinement:
     def apply(self) -> None:
         """Raises OSError, whose text begins with the part that failed."""
         spec, privileges = self._spec, self._privileges
-        # Before the user changes: another one may not be able to read the host's list of users.
-        group = group_of(spec.user, spec.group)
         if self._is_bounded:
             _do("capabilities", privileges.bound)
         if not spec.has_no_new_privileges:
             _do("seccompProfile", privileges.filter)
-        self._change_identity(group)
+        self._change_identity()
         if self._is_bounded:
             _do("capabilities", privileges.keep)
         if spec.has_no_new_privileges:
             _do("allowPrivilegeEscalation", system_calls.no_new_privileges)
             _do("seccompProfile", privileges.filter)
 
-    def _change_identity(self, group: int | None) -> None:
-        spec = self._spec
+    def _change_identity(self) -> None:
+        spec, group = self._spec, self._group
         if group is not None or spec.groups or self._is_privileged:
             # Never those of the agent, which may be in any group.
             first = os.getgid() if group is None else group

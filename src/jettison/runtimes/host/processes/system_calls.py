@@ -59,6 +59,8 @@ _INSTRUCTION_SIZE = 8
 _PIDFD_INFO = struct.Struct("=QQ11Ii")
 _GET_PIDFD_INFO = 0xC040FF0B
 _EXIT = 1 << 3
+# Of a namespace: the user namespace that owns it, since Linux 4.9.
+_GET_USER_NAMESPACE = 0xB701
 
 # /proc/<pid>/stat counted from the field behind the name: the state, the instant of birth, the wait status.
 _STATE, _START_TICKS, _WAIT_STATUS = 0, 19, 49
@@ -79,9 +81,23 @@ def unshare_mounts() -> None:
     _mount_call(None, b"/", None, _RECURSIVE | _PRIVATE, None)
 
 
-def enter_mounts(pidfd: int) -> None:
-    """See the filesystems as that process does. Raises OSError."""
-    _check(_LIBC.setns(pidfd, _NEW_MOUNTS))
+def are_our_mounts(namespace: int) -> bool:
+    """Whether the rights to change these mounts are those of our own user namespace. Raises OSError."""
+    try:
+        owner = fcntl.ioctl(namespace, _GET_USER_NAMESPACE)
+    except PermissionError:
+        return False  # it is not even below ours
+    ours = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.path.sameopenfile(owner, ours)
+    finally:
+        os.close(owner)
+        os.close(ours)
+
+
+def enter_mounts(namespace: int) -> None:
+    """See the filesystems as the processes in it do. Raises OSError."""
+    _check(_LIBC.setns(namespace, _NEW_MOUNTS))
 
 
 def bind(source: str, target: str) -> None:

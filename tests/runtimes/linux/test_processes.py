@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
@@ -98,6 +99,24 @@ def test_a_zombie_is_known_as_one_and_a_reaped_process_is_gone(spawn: Spawn) -> 
     assert dead is not None
     assert dead.is_zombie
     assert read_process(child.pid) is None
+
+
+def test_a_process_lives_on_without_its_first_thread(spawn: Spawn) -> None:
+    """/proc shows a zombie without memory."""
+    child = spawn(
+        "import ctypes, threading\nheld = bytearray(b'x') * (32 << 20)\n"
+        "threading.Thread(target=input).start()\nprint(flush=True)\nctypes.CDLL(None).pthread_exit(None)"
+    )
+    read_line(child)
+    stat = Path(f"/proc/{child.pid}/stat")
+    while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+
+    found = read_process(child.pid)
+
+    assert found is not None
+    assert not found.is_zombie
+    assert found.resident > 32 << 20
 
 
 def test_a_score_is_raised_and_what_is_refused_stays(spawn: Spawn) -> None:

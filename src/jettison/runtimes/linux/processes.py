@@ -13,6 +13,8 @@ import os
 import signal
 import warnings
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from jettison.errors import ObservationError, WriteError
@@ -23,6 +25,10 @@ from jettison.values import frozen
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Most readings of the list of processes in one look at all of them.
 _ROUNDS = 8
+
+_DEAD = "ZXx"
+# Of one process that are looked at for one that lives: the dead are gone at once, unless something traces them.
+_MOST_THREADS = 64
 
 LOWEST_OOM_SCORE_ADJ = -1000
 
@@ -43,15 +49,35 @@ class Process:
     @property
     def is_zombie(self) -> bool:
         """Dead, and only waiting for its parent to ask: it uses nothing but its number."""
-        return self.state in "ZXx"
+        return self.state in _DEAD and self.threads <= 1
 
 
 def read_process(pid: int, proc: Path = PROC) -> Process | None:
-    """None when there is no such process."""
+    """None when there is no such process.
+
+    One whose first thread has ended, and no other, is shown by /proc as a zombie without memory. It lives on in the
+    others, so of these one tells both.
+    """
     path = proc / str(pid) / "stat"
     data = kernel_files.read(path)
     if not data:
         return None
+    found = _process(pid, data, path)
+    if found.state not in _DEAD or found.threads == 1:
+        return found
+    tasks = path.with_name("task")
+    try:
+        threads = _listed(tasks)
+    except ObservationError:
+        return found  # gone meanwhile
+    for other in (tasks / str(thread) / "stat" for thread in islice(threads, _MOST_THREADS)):
+        data = kernel_files.read(other)
+        if data and (living := _process(pid, data, other)).state not in _DEAD:
+            return replace(found, state=living.state, resident=living.resident)
+    return found
+
+
+def _process(pid: int, data: bytes, path: Path) -> Process:
     # The second field is the program's name in parentheses, and a program may call itself `x) Z 1 (`: the last
     # parenthesis is the only one that can be trusted.
     fields = data[data.rfind(b")") + 2 :].split()

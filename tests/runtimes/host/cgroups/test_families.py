@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from jettison.runtimes.host.cgroups.families import MARK, Families
@@ -26,6 +27,13 @@ STRIPPED = python("""
 if os.fork() == 0:
     os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], {})
 time.sleep(0.2)
+""")
+# Lives on in another thread.
+HEADLESS = python("""
+import ctypes, threading
+threading.Thread(target=time.sleep, args=(60,)).start()
+os.write(1, b"r")
+ctypes.CDLL(None).pthread_exit(None)
 """)
 
 
@@ -95,6 +103,17 @@ def test_a_zombie_is_no_process(tmp_path: Path) -> None:
         assert place.processes() == frozenset()
         assert place.remove()
         reap(pid)
+
+
+def test_a_process_whose_first_thread_has_ended_is_killed() -> None:
+    place = ProcessGroups(Families("here"), GI).of_container(pod(), "c")
+    with running(place, HEADLESS) as pid:
+        stat = Path(f"/proc/{pid}/stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+        assert place.processes() == {pid}
+        end(place)
+        assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT) is not None
 
 
 def test_a_quick_census_finds_what_came_since_the_last_and_passes_over_strangers() -> None:

@@ -28,7 +28,7 @@ from jettison.node.kubelet.channels import ERROR, RESIZE, STDERR, STDIN, STDOUT,
 from jettison.node.kubelet.stream_connection import PIECE_BYTES, StreamConnection
 from jettison.runtimes.containers import BoxAddress
 from jettison.runtimes.host.processes.processes import Entrance, Process, enter
-from jettison.runtimes.host.processes.terminals import HeldTerminal, take_terminal
+from jettison.runtimes.host.processes.terminals import HeldTerminal, read_terminal, take_terminal, write_terminal
 
 if TYPE_CHECKING:
     from jettison.runtimes.cri.client import CriClient
@@ -338,17 +338,21 @@ class TerminalInside:
 
     async def output(self) -> AsyncGenerator[tuple[str, bytes], None]:
         """What waits there comes first. It ends when no process has the terminal any more."""
-        while piece := await read_piece(self._master):
-            # A disk that is full must not keep the client from what it asked for.
-            with suppress(OSError):
-                os.write(self._log, piece)
+        while True:
+            await _until(self._master, is_reading=True)
+            try:
+                piece = await read_terminal(self._master, self._log)
+            except BlockingIOError:
+                continue  # the process has taken it itself
+            if not piece:
+                return
             yield STDOUT, piece
 
     async def write(self, data: bytes) -> None:
         """As if it were typed."""
         if self._has_input:
             with suppress(OSError):
-                await write_all(self._master, data)
+                await write_terminal(self._master, data)
 
     async def end_input(self) -> None:
         """Nothing: the next client may type on."""

@@ -12,10 +12,10 @@ import asyncio
 import ctypes
 import os
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from jettison.errors import ApiError, StartError, StreamError
@@ -24,6 +24,7 @@ from jettison.node.kubelet.stream_connection import PIECE_BYTES, StreamConnectio
 from jettison.node.kubelet.upgrades import SPDY, StreamRequest
 from jettison.runtimes.linux.files.kernel_files import PROC, reason
 from jettison.runtimes.linux.processes import read_process
+from jettison.runtimes.machine.background_tasks import in_own_thread
 
 PROTOCOL: Final = "portforward.k8s.io"
 TUNNEL: Final = f"SPDY/3.1+{PROTOCOL}"
@@ -334,30 +335,8 @@ def dialer(pid: int, start_ticks: int) -> Dial:
     """Into the network of a process, which must still be that process."""
 
     async def dial(port: int) -> socket.socket:
-        loop = asyncio.get_running_loop()
-        connected: asyncio.Future[socket.socket] = loop.create_future()
-
-        def tell(found: socket.socket | None, failure: StartError | None) -> None:
-            if connected.done():
-                if found is not None:
-                    found.close()
-            elif found is not None:
-                connected.set_result(found)
-            elif failure is not None:
-                connected.set_exception(failure)
-
-        def work() -> None:
-            found, failure = None, None
-            try:
-                found = _connected(pid, start_ticks, port)
-            except StartError as error:
-                failure = error
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(tell, found, failure)
-
-        # Of its own: a thread that has entered another network does not come back.
-        threading.Thread(target=work, daemon=True).start()
-        return await connected
+        # A thread that has entered another network does not come back.
+        return await in_own_thread(partial(_connected, pid, start_ticks, port), socket.socket.close)
 
     return dial
 

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from jettison import events
-from jettison.errors import RuntimeFailure
+from jettison.errors import JettisonError, RuntimeFailure
 
 T = TypeVar("T")
 
@@ -109,6 +109,38 @@ def staffed_pool(threads: int, name: str) -> ThreadPoolExecutor:
         pool.submit(may_go.wait)
     may_go.set()
     return pool
+
+
+async def in_own_thread(work: Callable[[], T], unwanted: Callable[[T], object] = lambda _: None) -> T:
+    """Do what may never come to an end: in a pool it would keep a thread from all others.
+
+    Cancelled, this returns at once, and what comes of the work is `unwanted`.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, failure: Exception | None) -> None:
+        if failure is None and done.done():
+            unwanted(cast("T", result))
+        elif failure is None:
+            done.set_result(cast("T", result))
+        elif not done.done():
+            done.set_exception(failure)
+
+    def run() -> None:
+        # A bug: the thread's own traceback tells of it.
+        result: T | None = None
+        failure: Exception | None = RuntimeError("the thread has failed")
+        try:
+            result, failure = work(), None
+        except (OSError, JettisonError) as error:
+            failure = error
+        finally:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
 
 
 def promptly(work: Callable[[], T]) -> T:

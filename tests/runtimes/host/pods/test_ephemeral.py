@@ -31,6 +31,7 @@ from tests.runtimes.host.scenes import (
     manifest,
     opened,
     play,
+    python,
     shell,
     twice,
     until,
@@ -352,6 +353,45 @@ def test_a_terminal_that_nothing_reads_holds_its_process_and_no_memory(tmp_path:
         await asyncio.sleep(0.3)
         assert scene.log("d") == ""
         await scene.supervisor.stop("uid-a", 0)
+
+    play(tmp_path, scenario)
+
+
+# Its child keeps the terminal when it ends, has reading from it wait, and lives for as long as this takes.
+KEEPER = """
+import fcntl, os, signal, time
+name, master = os.ttyname(0), next(each for each in range(100, 200) if os.path.exists(f"/proc/self/fd/{each}"))
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+fcntl.fcntl(master, fcntl.F_SETFL, 0)
+if os.fork() == 0:
+    os.setsid()
+    until, held = time.time() + 20, -1
+    while time.time() < until:
+        fresh = os.open(name, os.O_RDWR | os.O_NOCTTY)
+        if held >= 0:
+            os.close(held)
+        held = fresh
+    os._exit(0)
+time.sleep(0.5)
+"""
+
+
+def test_a_terminal_that_is_kept_does_not_hold_up_the_agent(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        gaps: list[float] = []
+
+        async def look() -> None:
+            while True:
+                before = time.monotonic()
+                await asyncio.sleep(0.01)
+                gaps.append(time.monotonic() - before)
+
+        looking = asyncio.create_task(look())
+        await begun(scene, python(KEEPER, name="d", stdin=True, tty=True))
+        await state(scene, "terminated")
+        looking.cancel()
+        assert max(gaps) < 5
+        assert "a process keeps it from being read" in str(scene.said(events.ActionFailed))
 
     play(tmp_path, scenario)
 

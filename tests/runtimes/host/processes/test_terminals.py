@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import time
+import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +80,7 @@ def test_one_client_at_a_time_takes_it(tmp_path: Path) -> None:
             take_terminal(held)
         os.write(own, b"for the client\n")
         with log.open("ab") as writer:
-            empty_terminal(master, writer.fileno())
+            asyncio.run(empty_terminal(master, writer.fileno()))
         assert os.read(taken[0], 100) == b"for the client\r\n"
         for each in taken:
             os.close(each)
@@ -99,14 +101,38 @@ def test_what_cannot_be_taken_is_refused(tmp_path: Path, name: str, why: str) ->
 def test_what_waits_in_it_goes_into_the_log_as_far_as_there_is_room(tmp_path: Path) -> None:
     with pair() as (master, own):
         with (tmp_path / "log").open("ab") as log:
-            empty_terminal(master, log.fileno())
+            asyncio.run(empty_terminal(master, log.fileno()))
             os.write(own, b"last\nwords\n")
-            empty_terminal(master, log.fileno())
+            asyncio.run(empty_terminal(master, log.fileno()))
         assert (tmp_path / "log").read_bytes() == b"last\r\nwords\r\n"
         os.write(own, b"lost\n")
         full = os.open("/dev/full", os.O_WRONLY)
         try:
             with pytest.raises(WriteError, match="no space left"):
-                empty_terminal(master, full)
+                asyncio.run(empty_terminal(master, full))
         finally:
             os.close(full)
+
+
+def test_a_process_that_makes_its_master_block_is_not_waited_for(tmp_path: Path) -> None:
+    """It shares the master: what either of the two says about blocking holds for both."""
+    with pair() as (master, own), (tmp_path / "log").open("ab") as log:
+        os.set_blocking(master, True)
+        with pytest.raises(WriteError, match="a process keeps it from being read"):
+            asyncio.run(empty_terminal(master, log.fileno()))
+        os.write(own, b"at last\n")
+        while not (tmp_path / "log").read_bytes():
+            time.sleep(0.01)
+
+
+def test_a_process_that_goes_on_writing_is_not_followed(tmp_path: Path) -> None:
+    with pair() as (master, own), (tmp_path / "log").open("ab") as log:
+        tty.setraw(own)
+        os.set_blocking(master, True)
+        writing = subprocess.Popen(["cat", "/dev/zero"], stdout=own)
+        try:
+            asyncio.run(empty_terminal(master, log.fileno()))
+        finally:
+            writing.kill()
+            writing.wait()
+        assert (tmp_path / "log").stat().st_size < 1 << 20

@@ -190,11 +190,14 @@ class Container:
         if isinstance(self._launcher, Launcher):
             self._launcher.release()
 
-    def forget_process(self, run: int) -> None:
-        """It has ended. Raises WriteError where its last words find no room."""
+    def forget_process(self) -> None:
+        """It has ended."""
         self.process = self.identity = None
+
+    async def let_go(self, run: int) -> None:
+        """Of the terminal of a run that has ended. Raises WriteError where its last words find no room."""
         if isinstance(self._launcher, Launcher):
-            self._launcher.let_go(run)
+            await self._launcher.let_go(run)
 
 
 def _box_of(sibling: Callable[[str], Container | None], name: str) -> str:

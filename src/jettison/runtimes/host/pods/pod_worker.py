@@ -585,10 +585,7 @@ class PodWorker:
     def _let_go(self, container: Container, exit_code: int | None) -> None:
         if self._is_detached:
             return
-        try:
-            container.forget_process(self._run_of(container.spec.name))
-        except RuntimeFailure as failure:
-            self._services.emit(events.ActionFailed(f"log the end of {container.spec.name}", str(failure)))
+        container.forget_process()
         is_oom = bool(container.place.oom_kills())
         self._background.begin(self._learn_end(container, exit_code, is_oom=is_oom))
 
@@ -597,8 +594,13 @@ class PodWorker:
 
     async def _learn_end(self, container: Container, exit_code: int | None, *, is_oom: bool) -> None:
         """What the kernel did not tell a container runtime knows."""
+        run = self._run_of(container.spec.name)
+        try:
+            await container.let_go(run)
+        except RuntimeFailure as failure:
+            self._services.emit(events.ActionFailed(f"log the end of {container.spec.name}", str(failure)))
         exit_code, is_oom = await container.outcome(exit_code, is_oom=is_oom)
-        remark = await container.remark(self._run_of(container.spec.name), exit_code)
+        remark = await container.remark(run, exit_code)
         await self._services.turns.next()
         self.feed(ev.Exited(self.now(), container.spec.name, exit_code, is_oom, remark))
 

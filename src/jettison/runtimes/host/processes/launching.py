@@ -154,15 +154,15 @@ class Launcher:
     def _has_terminal(self) -> bool:
         return self._spec.is_ephemeral and self._spec.streams.has_terminal
 
-    def let_go(self, run: int) -> None:
+    async def let_go(self, run: int) -> None:
         """Its main process has ended: what waits in its terminal goes into its log. Raises WriteError."""
         if self._terminal < 0:
             return
         master, self._terminal = self._terminal, -1
         try:
-            log = logs.open_log(self._directories.log_dir(self._spec.name), run, self._spec.security.user)
+            log = await self._open_log(run)
             try:
-                empty_terminal(master, log)
+                await empty_terminal(master, log)
             finally:
                 os.close(log)
         finally:

@@ -11,17 +11,25 @@ A client that is attached keeps the log locked: it has the terminal to itself, a
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
+import select
 import struct
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from jettison.errors import StartError, WriteError
 from jettison.runtimes.host.processes import system_calls
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.kernel_files import PROC
+from jettison.runtimes.machine.background_tasks import in_own_thread
 from jettison.values import frozen
+
+T = TypeVar("T")
 
 # TIOCGPTN: the number of the terminal that a master belongs to.
 _GET_NUMBER = 0x80045430
@@ -30,6 +38,9 @@ _INT = struct.Struct("i")
 _TERMINAL = 4
 _MASTERS = ("/dev/ptmx", "/dev/pts/ptmx")
 _PIECE = 65_536
+# The kernel keeps 19 KB at most; a process that goes on writing is not followed.
+_MOST_LEFT = 65_536
+_PATIENCE = 1.0
 # Ours has one of the first numbers behind 99.
 _MOST_DESCRIPTORS = 4096
 
@@ -92,18 +103,74 @@ def take_terminal(held: HeldTerminal) -> tuple[int, int]:
     return master, log
 
 
-def empty_terminal(master: int, log: int) -> None:
+async def read_terminal(master: int, log: int) -> bytes:
+    """What comes next, which is in the log then as well; empty at its end. A descriptor that is there to be read.
+
+    In a thread of its own, as everything that reads or writes a terminal: its process has the master, too, and can make
+    it block, whatever we say.
+    """
+    return await in_own_thread(partial(_with_copies, _read_on, master, log))
+
+
+async def write_terminal(master: int, data: bytes) -> None:
+    """As if it were typed; returns when all of it was taken. Raises OSError."""
+    await in_own_thread(partial(_with_copies, partial(_type, data), master))
+
+
+async def empty_terminal(master: int, log: int) -> None:
     """Put what nothing has read into the log: some kilobytes at most, and nothing where a client reads it.
 
     Raises WriteError.
     """
     if not _is_locked(log):
         return
-    while piece := _waiting(master):
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await in_own_thread(partial(_with_copies, _drain, master, log))
+    except TimeoutError:
+        raise WriteError("cannot log what was left in a terminal: a process keeps it from being read") from None
+    except OSError as error:
+        raise WriteError(f"cannot log what was left in a terminal: {kernel_files.reason(error)}") from error
+
+
+def _with_copies(work: Callable[..., T], *descriptors: int) -> T:
+    """Of descriptors: the caller may close its own meanwhile, and their numbers become other files'."""
+    copies: list[int] = []
+    try:
+        copies += map(os.dup, descriptors)
+        return work(*copies)
+    finally:
+        for each in copies:
+            os.close(each)
+
+
+def _read_on(master: int, log: int) -> bytes:
+    try:
+        piece = os.read(master, _PIECE)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return b""
+    # A disk that is full must not keep the client from what it asked for.
+    with suppress(OSError):
+        os.write(log, piece)
+    return piece
+
+
+def _type(data: bytes, master: int) -> None:
+    rest = memoryview(data)
+    while rest:
         try:
-            os.write(log, piece)
-        except OSError as error:
-            raise WriteError(f"cannot log what was left in a terminal: {kernel_files.reason(error)}") from error
+            rest = rest[os.write(master, rest) :]
+        except BlockingIOError:
+            select.select((), (master,), ())
+
+
+def _drain(master: int, log: int) -> None:
+    left = _MOST_LEFT
+    while left > 0 and (piece := _waiting(master)):
+        os.write(log, piece)
+        left -= len(piece)
 
 
 def _waiting(master: int) -> bytes:

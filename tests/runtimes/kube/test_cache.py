@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jettison.clock import SystemClock
-from jettison.errors import ManifestError
+from jettison.errors import ApiError, ManifestError, UnreachableError
 from jettison.manifests.files.bounds import WEIGHT
 from jettison.manifests.pod_view import node_name_of
 from jettison.runtimes.kube.answers import AnswerReader
@@ -183,6 +184,62 @@ def test_a_server_that_has_lost_its_state_is_listed_again() -> None:
     assert asyncio.run(scene()) == ["9", "2"]
 
 
+class _ForListsOnly(KubeClient):
+    """Lists are answered; watches fail, or end at once, until it is mended."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        self.lists = 0
+        self.failure = failure
+        self.is_mended = False
+
+    async def list(self, *_: object, **__: object) -> Listing:
+        self.lists += 1
+        return Listing([], "1")
+
+    async def watch(self, *_: object, **__: object) -> AsyncIterator[Sequence[WatchEvent]]:
+        if self.is_mended:
+            yield [WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "2"}})]
+            await asyncio.Event().wait()
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [
+        (ApiError("pods is forbidden", code=403, reason="Forbidden"), "pods is forbidden"),
+        (UnreachableError("it did not answer"), "it did not answer"),
+        (None, "the server ended the watch at once"),
+    ],
+)
+def test_a_server_that_answers_only_lists_is_asked_less_and_less(
+    failure: Exception | None, why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked for everything ten times a second. What is wrong is said once, and that it is over."""
+    monkeypatch.setattr("jettison.runtimes.kube.cache._FIRST_PAUSE", 0.05)
+    caplog.set_level(logging.INFO, "jettison")
+
+    async def scene() -> int:
+        client = _ForListsOnly(failure)
+        running = asyncio.create_task(Cache(client, PODS, "", SystemClock(), 60).run())
+        await asyncio.sleep(1.2)
+        lists = client.lists
+        client.is_mended = True
+
+        async def is_over() -> bool:
+            return "the server tells of them again" in caplog.text
+
+        await until(is_over)
+        running.cancel()
+        return lists
+
+    assert 2 <= asyncio.run(scene()) <= 7
+    assert [each.getMessage() for each in caplog.records] == [
+        f"pods: {why}; trying again",
+        "pods: the server tells of them again",
+    ]
+
+
 def test_what_happened_while_the_server_was_away_is_found(tmp_path: Path) -> None:
     """Killed, changed by another client, started again: the cache lists anew and tells what is different."""
 
@@ -295,8 +352,9 @@ def _renamed(pod: Document) -> Document:
 
 
 @pytest.mark.parametrize("answers", [BoundedAnswers(), AnswerReader()], ids=["agent", "controller"])
-def test_no_event_of_a_watch_ends_a_cache(answers: AnswerReader) -> None:
+def test_no_event_of_a_watch_ends_a_cache(answers: AnswerReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """One without a version ended the node that follows its pods, with all that it guards."""
+    monkeypatch.setattr("jettison.runtimes.kube.cache._LONGEST_PAUSE", 0.1)
     events = [json.dumps(each).encode() + b"\n" for each in HOSTILE]
 
     async def scene() -> set[str]:

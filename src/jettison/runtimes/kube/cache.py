@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from jettison.clock import Clock
-from jettison.errors import ApiError, ManifestError, RuntimeFailure
+from jettison.errors import ApiError, ConnectionBroken, ManifestError, RuntimeFailure
 from jettison.runtimes.kube.answers import BOOKMARK, DELETED, weight_of
 from jettison.runtimes.kube.client import Document, KubeClient, WatchEvent
 from jettison.runtimes.kube.kinds import Kind
@@ -26,6 +26,8 @@ RESYNC_SECONDS: Final = 45.0
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
+# Seconds; shorter ones that tell nothing count as failures, as with client-go.
+_SHORTEST_WATCH: Final = 1.0
 _EXPIRED: Final = 410
 # Digits; those of Kubernetes have 64 bits.
 _LONGEST_VERSION: Final = 21
@@ -103,6 +105,9 @@ class Cache:
         self._indexes: dict[Callable[[Cache], Any], Any] = {}
         self._is_listed = asyncio.Event()
         self._complaint = ""
+        # Why the server could not be followed; empty while it can.
+        self._outage = ""
+        self._pause = _FIRST_PAUSE
         self.listed_ns = 0
         """When the last list was begun: whatever was so before is known."""
         self.is_listing = False
@@ -142,18 +147,26 @@ class Cache:
             group.create_task(self._resync())
 
     async def _keep_up(self) -> None:
-        pause = _FIRST_PAUSE
         while True:
             try:
                 since = await self._list()
-                pause = _FIRST_PAUSE
                 while True:
                     since = await self._follow(since)
             except (ApiError, RuntimeFailure, ManifestError) as error:
                 if not (isinstance(error, ApiError) and error.code == _EXPIRED):
-                    _log.warning("%s: %s; trying again in %.1f s", self._kind.plural, error, pause)
-                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  no secret
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                    self._say_of_outage(str(error))
+                await asyncio.sleep(self._pause * random.uniform(0.5, 1))  # noqa: S311  no secret
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _say_of_outage(self, why: str) -> None:
+        """Once for each reason, however long it lasts, and when it is over."""
+        if why == self._outage:
+            return
+        self._outage = why
+        if why:
+            _log.warning("%s: %s; trying again", self._kind.plural, why)
+        else:
+            _log.info("%s: the server tells of them again", self._kind.plural)
 
     async def _list(self) -> str:
         begun_ns = self._clock.now_ns()
@@ -181,7 +194,12 @@ class Cache:
                 self._store(key, Change(known, new))
 
     async def _follow(self, since: str) -> str:
-        """Until the server ends the watch, as it does every few minutes; the version to go on from."""
+        """Until the server ends the watch, as it does every few minutes; the version to go on from.
+
+        A list that is answered is no sign that the server can be followed: where only watches fail, lists would be
+        asked for without a pause.
+        """
+        begun, has_told = asyncio.get_running_loop().time(), False
         async for events in self._client.watch(self._kind, since, self._namespace, fields=self._fields):
             _check_age(events, since)
             for kind, document in events:
@@ -193,10 +211,17 @@ class Cache:
                     self._store(key, Change(known, _sharing(document, known)))
                 elif known is not None:
                     self._store(key, Change(document, None))
-            since = _version(events[-1].object)
+            since, has_told = _version(events[-1].object), True
+            self._is_followed()
+        if not has_told and asyncio.get_running_loop().time() - begun < _SHORTEST_WATCH:
+            raise ConnectionBroken("the server ended the watch at once")
         # A server that is stopping may take watches only to end them.
         await asyncio.sleep(_FIRST_PAUSE)
         return since
+
+    def _is_followed(self) -> None:
+        self._pause = _FIRST_PAUSE
+        self._say_of_outage("")
 
     def _store(self, key: Key, change: Change) -> None:
         more = weight_of(change.new) - weight_of(self._objects.get(key))

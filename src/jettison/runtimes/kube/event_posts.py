@@ -1,27 +1,34 @@
 """Sends Kubernetes Events, one after the other, in the background.
 
-Nothing waits for them. They are lost where the server does not take them or does not keep up: events are not essential.
+Nothing waits for them. They wait while the server does not answer, as with client-go: what happened during an outage
+of some minutes is told after it. They are lost where the server refuses them or does not keep up: events are not
+essential.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from typing import Final
 
-from jettison.errors import JettisonError, NotFound
+from jettison.errors import JettisonError, NotFound, RuntimeFailure
 from jettison.runtimes.kube.client import Document, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import EVENTS
 
 _MOST_WAITING: Final = 1000
+# Both are client-go's. The limit is for an event that the server hangs up at: it must not hold up the others for ever.
+_MOST_TRIES: Final = 12
+_PAUSE_SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
 class EventPosts:
     """A queue of v1 Events. One that counts above 1 was there before and is only brought up to date."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, pause_seconds: float = _PAUSE_SECONDS) -> None:
         self._client = client
+        self._pause_seconds = pause_seconds
         self._waiting: asyncio.Queue[Document] = asyncio.Queue(_MOST_WAITING)
 
     def post(self, event: Document) -> None:
@@ -34,9 +41,19 @@ class EventPosts:
         while True:
             event = await self._waiting.get()
             try:
-                await self._send(event)
+                await self._deliver(event)
             except JettisonError as error:
                 _log.debug("event lost: %s: %s", event["metadata"]["name"], error)
+
+    async def _deliver(self, event: Document) -> None:
+        for tries in range(1, _MOST_TRIES):
+            try:
+                return await self._send(event)
+            except RuntimeFailure:
+                # Not all nodes at the same moment.
+                share = random.uniform(0, 1) if tries == 1 else 1.0  # noqa: S311  no secret
+                await asyncio.sleep(self._pause_seconds * share)
+        return await self._send(event)
 
     async def _send(self, event: Document) -> None:
         name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]

@@ -13,6 +13,7 @@ from jettison import events
 from jettison.engine.config.policy import Policy
 from jettison.engine.scheduling.placement import Taint
 from jettison.manifests.times import parse_time
+from jettison.membership.registration import RENEW_SECONDS
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import EVENTS, LEASES, NODES, PODS, Kind
 from tests.controllers.staging import is_gone, told, until
@@ -100,6 +101,33 @@ def test_an_unchanged_status_is_told_as_often_as_the_configuration_says(served: 
                 return bool(condition(await member.admin.get(NODES, "m5"), "Ready")["lastHeartbeatTime"] != first)
 
             assert await until(is_told_again, seconds=PATIENCE)
+
+    play(scenario())
+
+
+def test_a_deleted_node_is_told_of_and_gets_no_lease(served: Served, tmp_path: Path) -> None:
+    """A lease that belongs to a Node that is gone is deleted by Kubernetes, and was created again every ten seconds.
+    The next start creates both.
+    """
+
+    async def scenario() -> None:
+        async with joined(served, "m4", tmp_path) as member:
+            assert await until(lambda: _owned_lease(member), seconds=PATIENCE)
+            await member.admin.delete(NODES, "m4")
+
+            async def is_told() -> bool:
+                said = [each.why for each in member.said.facts if isinstance(each, events.ActionFailed)]
+                return any("node m4 was deleted from the API" in why for why in said)
+
+            assert await until(is_told, seconds=PATIENCE)
+            await member.admin.delete(LEASES, "m4", "kube-node-lease")
+            await asyncio.sleep(RENEW_SECONDS + 2)
+            assert await is_gone(member.admin, LEASES, "m4", "kube-node-lease")
+            failed = [each.what for each in member.said.facts if isinstance(each, events.ActionFailed)]
+            assert "renew the node's lease" not in failed
+        async with joined(served, "m4", tmp_path) as member:
+            assert await until(lambda: _ready_node(member), seconds=PATIENCE)
+            assert await until(lambda: _owned_lease(member), seconds=PATIENCE)
 
     play(scenario())
 

@@ -149,12 +149,16 @@ class Member:
     def _hear_of_node(self, change: Change) -> None:
         """Labels and taints may change in the API, and count for pods that are admitted from now on."""
         node = change.new
-        if node is None or REFUSED in node:
+        if node is None:
+            self._lease.node_uid = ""
+            self._node_rounds.wake()
             return
         metadata = node["metadata"]
         if self._lease.node_uid != metadata["uid"]:
             self._lease.node_uid = metadata["uid"]
             self._lease_rounds.wake()
+        if REFUSED in node:
+            return
         self._keeper.admitter.node = NodeIdentity(self._profile.name, metadata.get("labels") or {}, taints_from(node))
         if not change.is_resync:
             self._node_rounds.wake()

@@ -68,6 +68,8 @@ class Registration:
         self._tell = tell
         self._clock = clock
         self._is_registered = False
+        # Whether the API has told of the Node since.
+        self._is_known = False
         self._reported: Document = {}
         self._reported_ns = 0
 
@@ -79,7 +81,11 @@ class Registration:
             self._is_registered = True
         node = self._nodes.get(("", self._profile.name))
         if node is not None:
+            self._is_known = True
             await self._update(node)
+        elif self._is_known:
+            name = self._profile.name
+            raise NotFound(f"node {name} was deleted from the API; the next start of this agent creates it again")
 
     async def _look_at_images(self) -> None:
         """A runtime that does not answer is no reason to be silent: the last answer counts."""
@@ -151,7 +157,10 @@ def _timeless(condition: Document) -> Document:
 
 
 class NodeLease:
-    """The Lease of one node in `kube-node-lease`; `node_uid` is that of its Node, so that both are deleted together."""
+    """The Lease of one node in `kube-node-lease`; `node_uid` is that of its Node, so that both are deleted together.
+
+    It is empty while the API has no such Node. Then no Lease is created: Kubernetes deletes one whose owner is gone.
+    """
 
     def __init__(self, client: KubeClient, name: str, clock: Clock) -> None:
         self._client = client
@@ -169,13 +178,16 @@ class NodeLease:
             raise UnreachableError(f"the lease was not renewed within {RENEW_SECONDS:g} s") from None
         except (Conflict, NotFound):
             self._lease = None
-            raise
+            if self.node_uid:
+                raise
 
-    async def _write(self) -> Document:
+    async def _write(self) -> Document | None:
         if self._lease is None:
             try:
                 self._lease = await self._client.get(LEASES, self._name, NODE_LEASES)
             except NotFound:
+                if not self.node_uid:
+                    return None
                 return await self._client.create(LEASES, self._renewed({}), NODE_LEASES)
         return await self._client.replace(LEASES, self._renewed(self._lease))
 

@@ -130,13 +130,14 @@ async def joined(
     *taints: Taint,
     keeps_pods: bool = False,
     confirm_seconds: float = CONFIRM_SECONDS,
+    address: str = ADDRESS,
     **more: Any,
 ) -> AsyncIterator[Joined]:
     """A node that guards and reports during the body. Its pods end with it unless they are to be found again."""
     said = Said()
     async with client_of(served) as admin, client_of(served, name) as client:
         node = await Node(settings_of(name, directory, *taints, **more), said).open()
-        running = asyncio.create_task(run_member(node, client, ADDRESS, confirm_seconds=confirm_seconds))
+        running = asyncio.create_task(run_member(node, client, address, confirm_seconds=confirm_seconds))
         try:
             yield Joined(name, admin, node, said)
             assert not running.done(), running

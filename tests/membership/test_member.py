@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,25 @@ def test_a_bound_pod_runs_and_its_status_comes_back(served: Served, tmp_path: Pa
             version = pod["metadata"]["resourceVersion"]
             await asyncio.sleep(1.5)
             assert (await member.pod("web"))["metadata"]["resourceVersion"] == version, "nothing is told twice"
+
+    play(scenario())
+
+
+def test_probes_ask_where_the_pod_is_said_to_be(served: Served, tmp_path: Path) -> None:
+    """A server that listens at its `podIP` alone, as it learns it from the downward API, was never ready."""
+    listen = "import os, socket, time; server = socket.create_server((os.environ['IP'], int(os.environ['PORT'])))"
+    with socket.create_server(("127.0.0.9", 0)) as probe:
+        port = probe.getsockname()[1]
+    where = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+
+    async def scenario() -> None:
+        async with joined(served, "m6", tmp_path, address="127.0.0.9") as member:
+            container = {
+                "env": [where, {"name": "PORT", "value": str(port)}],
+                "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
+            }
+            await member.create("there", [sys.executable, "-c", f"{listen}; time.sleep(1000)"], container=container)
+            assert (await member.until_ready("there"))["status"]["podIP"] == "127.0.0.9"
 
     play(scenario())
 

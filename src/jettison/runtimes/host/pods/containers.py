@@ -150,7 +150,9 @@ class Container:
 
     @property
     def _address(self) -> str:
-        return next(iter(self._directories.addresses), probes.LOOPBACK)
+        """What the pod's status has as `podIP`, which is the node's where the pod has the network of the host."""
+        known = self._directories.addresses or self._directories.services.configuration.addresses
+        return next(iter(known), probes.LOOPBACK)
 
     def kill(self) -> Coroutine[Any, Any, str]:
         """SIGKILL to everything in it, which begins before this returns; then which processes do not die of it, now and

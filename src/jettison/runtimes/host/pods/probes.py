@@ -9,6 +9,8 @@ of them. And asyncio's own TLS is not used, because an agent may have loaded asy
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from dataclasses import field
@@ -27,7 +29,7 @@ RunCommand = Callable[[tuple[str, ...]], Awaitable[int | None]]
 T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
-"""Where a pod with the network of the host listens."""
+"""Where a pod of a node without an address listens."""
 
 TLS_MODULES = frozenset({"ssl", "_ssl", "base64", "binascii"})
 """What is loaded with the first probe, and may therefore come late."""
@@ -87,7 +89,7 @@ async def _ask_command(action: ExecAction, run_command: RunCommand) -> Answer:
 
 async def _ask_page(action: HttpAction, address: str) -> Answer:
     host = action.host or address
-    reader, writer = await asyncio.open_connection(host, action.port, limit=_LONGEST_LINE)
+    reader, writer = await _connect(host, action.port)
     try:
         if action.is_https:
             line = await _first_line_by_tls(reader, writer, host, _request(action, host), _LONGEST_LINE)
@@ -108,9 +110,21 @@ async def _ask_page(action: HttpAction, address: str) -> Answer:
 
 
 async def _ask_port(action: TcpAction, address: str) -> Answer:
-    _, writer = await asyncio.open_connection(action.host or address, action.port)
+    _, writer = await _connect(action.host or address, action.port)
     writer.transport.abort()
     return Answer(True)
+
+
+async def _connect(host: str, port: int) -> tuple[StreamReader, StreamWriter]:
+    """Raises OSError in Kubernetes' words: they are read in the events of the pod."""
+    try:
+        return await asyncio.open_connection(host, port, limit=_LONGEST_LINE)
+    except OSError as error:
+        if error.errno is None or isinstance(error, socket.gaierror):
+            raise
+        where = f"[{host}]" if ":" in host else host
+        why = f"dial tcp {where}:{port}: connect: {os.strerror(error.errno).lower()}"
+        raise OSError(error.errno, why) from error
 
 
 def _request(action: HttpAction, host: str) -> bytes:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import ssl
 import stat
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.x509 import load_pem_x509_certificate
 
 from jettison.apiserver.access.certificates import ensure_identity
+from jettison.apiserver.access.identity import ServerIdentity
 from jettison.errors import ApiError, Conflict, InputError, NotFound, RuntimeFailure
 from jettison.runtimes.kube.answers import AnswerReader
 from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType, WatchEvent, together
@@ -238,6 +243,68 @@ def test_a_client_certificate_or_key_that_cannot_be_used_is_named(served: Served
     for wrong in (b"", b"nonsense", other, locked):
         with pytest.raises(InputError, match="the client key cannot be used: it must be that of"):
             client_with(both, wrong)
+
+
+@asynccontextmanager
+async def _picky_server(identity: ServerIdentity, known: Path, *others: ServerIdentity) -> AsyncIterator[int]:
+    """It answers 401 to all client certificates but one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.chain)
+    for each in (identity, *others):
+        context.load_verify_locations(cadata=each.authority_pem.decode())
+    context.verify_mode = ssl.CERT_REQUIRED
+    wanted = load_pem_x509_certificate(known.read_bytes()).public_bytes(Encoding.DER)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_known = writer.get_extra_info("ssl_object").getpeercert(binary_form=True) == wanted
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(
+                    answer(200, b'{"items":[],"metadata":{"resourceVersion":"1"}}') if is_known else answer(401)
+                )
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def test_certificates_are_read_again_when_their_files_have_changed(tmp_path: Path) -> None:
+    """As with client-go: a node whose certificate is renewed, or whose cluster gets another authority, goes on."""
+    first, second = (ensure_identity(tmp_path / each) for each in ("first", "second"))
+    kubeconfig, authority, shown = (tmp_path / each for each in ("kubeconfig", "ca.crt", "client.pem"))
+    cluster = {"server": "https://127.0.0.1", "certificate-authority": authority.name}
+    user = {"client-certificate": shown.name, "client-key": shown.name}
+    entries = {"clusters": [{"name": "a", "cluster": cluster}], "users": [{"name": "a", "user": user}]}
+    contexts = {"contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}
+    kubeconfig.write_text(json.dumps({**entries, **contexts}))
+    authority.write_bytes(first.authority_pem)
+    shown.write_bytes(first.client.read_bytes())
+
+    async def scene() -> None:
+        async with _picky_server(first, second.client, second) as port:
+            server = f"https://127.0.0.1:{port}"
+            async with KubeClient(load_access(Overrides(kubeconfig=str(kubeconfig), server=server))) as client:
+                shown.write_bytes(b"half of it")
+                with pytest.raises(ApiError) as refused:
+                    await client.list(NODES)
+                assert refused.value.code == 401
+                # The connection that is open has shown the old one.
+                shown.write_bytes(second.client.read_bytes())
+                assert (await client.list(NODES)).items == []
+
+    async def move() -> None:
+        async with _picky_server(second, second.client) as port:
+            server = f"https://127.0.0.1:{port}"
+            async with KubeClient(load_access(Overrides(kubeconfig=str(kubeconfig), server=server))) as client:
+                for old in (first.authority_pem, b""):
+                    authority.write_bytes(old)
+                    with pytest.raises(RuntimeFailure, match="not trusted"):
+                        await client.list(NODES)
+                authority.write_bytes(second.authority_pem)
+                assert (await client.list(NODES)).items == []
+
+    asyncio.run(scene())
+    asyncio.run(move())
 
 
 def test_an_address_that_leads_nowhere_is_named_with_the_reason(served: Served) -> None:

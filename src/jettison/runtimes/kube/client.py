@@ -111,7 +111,7 @@ class KubeClient:
         self, access: Access, request_seconds: float = REQUEST_SECONDS, answers: AnswerReader | None = None
     ) -> None:
         # Not before: it is in an extra, and commands without it must be able to say so.
-        from jettison.runtimes.kube.credentials import authentication, trust  # noqa: PLC0415
+        from jettison.runtimes.kube.credentials import RenewedTrust, authentication, trust  # noqa: PLC0415
         from jettison.runtimes.kube.http import HttpClient, HttpRequest  # noqa: PLC0415
 
         self.access = access
@@ -122,7 +122,13 @@ class KubeClient:
         self._headers["Accept-Encoding"] = self._answers.encoding
         self._authentication = authentication(access)
         self._request = HttpRequest
-        self._http = HttpClient(access.server, trust(access), name=access.tls_server_name, proxy=access.proxy)
+        self._http = HttpClient(
+            access.server,
+            trust(access),
+            name=access.tls_server_name,
+            proxy=access.proxy,
+            renewed_tls=RenewedTrust(access),
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -315,19 +321,20 @@ class KubeClient:
         raise AssertionError("the last round returns or raises")
 
     async def _send(self, request: HttpRequest) -> HttpResponse:
-        """The answer, also where the server takes only a newer token than the one we had."""
+        """The answer, also where the server takes only a newer token or certificate than the one we had."""
         response = await self._http.send(request)
-        if response.status != _UNAUTHORIZED or self._authentication is None:
+        if response.status != _UNAUTHORIZED:
             return response
         try:
-            fresh = await self._authentication.renewed()
+            fresh = "" if self._authentication is None else await self._authentication.renewed()
         except BaseException:
             response.close()
             raise
-        if not fresh:
+        if not (self._http.renew() or fresh):
             return response
         response.close()
-        return await self._http.send(request._replace(headers={**request.headers, _AUTHORIZATION: fresh}))
+        headers = {**request.headers, _AUTHORIZATION: fresh} if fresh else request.headers
+        return await self._http.send(request._replace(headers=headers))
 
     async def _build(
         self,

@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import ssl
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 from jettison.errors import InputError
@@ -42,6 +44,45 @@ def trust(access: Access) -> ssl.SSLContext | None:
         with _usable("the client key", "must be that of the client certificate, in PEM and without a password"):
             _present(context, credentials.certificate_pem, credentials.key_pem)
     return context
+
+
+class RenewedTrust:
+    """The same for a client that stays: certificates end, and authorities are exchanged. Their files are read again
+    when they have changed, as client-go does.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._seen = self._look()
+
+    def __call__(self) -> ssl.SSLContext | None:
+        """What to accept and to show from now on; None where that is as before, or cannot be used (yet)."""
+        seen = self._look()
+        if seen == self._seen or not _is_secret(self._access):
+            return None
+        try:
+            # A certificate is written before its key, or after it: then the next look finds both.
+            access = self._access.read_again()
+            made = trust(access)
+        except InputError:
+            return None
+        if self._access.authority_pem and not access.authority_pem:
+            # Half written. Without an authority those of the machine would be trusted.
+            return None
+        self._seen = seen
+        return made
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(path) for path in self._access.files]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What differs when a file was written or exchanged; None for a pipe, which can be read only once."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 @contextmanager

@@ -142,6 +142,8 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.is_lost = False
+        # Other certificates count by now.
+        self.is_outdated = False
         self.idle_since = 0.0
         self.transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -268,7 +270,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def can_be_kept(self) -> bool:
-        return self.is_complete and self._keeps and not self.is_lost and self._error is None
+        return self.is_complete and self._keeps and not (self.is_lost or self.is_outdated) and self._error is None
 
     def close(self) -> None:
         if self.transport is None:
@@ -313,7 +315,10 @@ def _check_status(status: int, request: HttpRequest) -> None:
 
 
 class HttpClient:
-    """One server. `tls` is None for plain http; `name` is what its certificate must say, if not its host."""
+    """One server. `tls` is None for plain http; `name` is what its certificate must say, if not its host.
+
+    `renewed_tls` is asked before each connection, and says what takes the place of `tls`, if anything does.
+    """
 
     def __init__(
         self,
@@ -325,10 +330,12 @@ class HttpClient:
         asks_environment: bool = True,
         connect_seconds: float = _CONNECT_SECONDS,
         socket_options: Sequence[tuple[int, int, int]] = (),
+        renewed_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self._server = server
         self.address = read_address(server)
         self._tls = tls if self.address.scheme == "https" else None
+        self._renewed_tls = renewed_tls
         self._name = name or self.address.host
         self._proxy = _read_proxy(proxy) if proxy else _environment_proxy(self.address) if asks_environment else None
         self._connect_seconds = connect_seconds
@@ -342,6 +349,19 @@ class HttpClient:
     def is_connected(self) -> bool:
         """Whether a connection is open, in use or kept."""
         return any(not each.is_lost for each in self._open)
+
+    def renew(self) -> bool:
+        """Whether there are other certificates than before. Connections that have shown the old ones are not kept."""
+        renewed = None if self._tls is None else self._renewed_tls()
+        if renewed is None:
+            return False
+        self._tls = renewed
+        for connection in self._open:
+            connection.is_outdated = True
+        for connection in self._kept:
+            connection.close()
+        self._kept = []
+        return True
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """The answer, once its head has come. Read its body or `close` it: until then it holds a connection."""
@@ -416,6 +436,7 @@ class HttpClient:
             raise InputError("a header can hold no such characters: look at the token or the user name") from error
 
     async def _connect(self) -> _Connection:
+        self.renew()
         loop = asyncio.get_running_loop()
         connection = _Connection()
         async with asyncio.timeout(self._connect_seconds):

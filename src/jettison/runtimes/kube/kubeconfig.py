@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec import field as wire_field
@@ -95,7 +95,10 @@ class Credentials:
     token: str = field(default="", repr=False)
     token_file: Path | None = None
     certificate_pem: bytes = field(default=b"", repr=False)
+    # Where it was read; None where the kubeconfig holds it.
+    certificate_file: Path | None = None
     key_pem: bytes = field(default=b"", repr=False)
+    key_file: Path | None = None
     username: str = ""
     password: str = field(default="", repr=False)
     plugin: ExecPlugin | None = None
@@ -108,10 +111,30 @@ class Access:
     server: str
     namespace: str = "default"
     authority_pem: bytes | None = field(default=None, repr=False)
+    authority_file: Path | None = None
     is_insecure: bool = False
     tls_server_name: str = ""
     proxy: str = ""
     credentials: Credentials = Credentials()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What its certificates and their key were read from."""
+        found = (self.authority_file, self.credentials.certificate_file, self.credentials.key_file)
+        return tuple(each for each in found if each is not None)
+
+    def read_again(self) -> Access:
+        """With what these files hold now. Raises InputError."""
+        credentials = self.credentials
+        return replace(
+            self,
+            authority_pem=_now(self.authority_file, self.authority_pem),
+            credentials=replace(
+                credentials,
+                certificate_pem=_now(credentials.certificate_file, credentials.certificate_pem),
+                key_pem=_now(credentials.key_file, credentials.key_pem),
+            ),
+        )
 
 
 def load_access(overrides: Overrides, environment: Mapping[str, str] = os.environ) -> Access:
@@ -213,14 +236,11 @@ def _read(path: Path) -> dict[str, Any]:
 def _cluster_access(cluster: _Cluster, directory: Path, overrides: Overrides) -> Access:
     if overrides.is_insecure or overrides.certificate_authority:
         # Either flag replaces whatever the file says about trust.
-        is_insecure, authority = overrides.is_insecure, None
-        if overrides.certificate_authority:
-            authority = _file(overrides.certificate_authority, Path())
+        is_insecure, data, path = overrides.is_insecure, None, _path(None, overrides.certificate_authority, Path())
     else:
-        is_insecure = cluster.insecure_skip_tls_verify
-        authority = _pem(
-            "certificate-authority-data", cluster.certificate_authority_data, cluster.certificate_authority, directory
-        )
+        is_insecure, data = cluster.insecure_skip_tls_verify, cluster.certificate_authority_data
+        path = _path(data, cluster.certificate_authority, directory)
+    authority = _pem("certificate-authority-data", data, path)
     if is_insecure and authority is not None:
         raise InputError("specifying a root certificates file with the insecure flag is not allowed")
     server = overrides.server or cluster.server
@@ -231,6 +251,7 @@ def _cluster_access(cluster: _Cluster, directory: Path, overrides: Overrides) ->
     return Access(
         server=server.rstrip("/"),
         authority_pem=authority,
+        authority_file=path,
         is_insecure=is_insecure,
         tls_server_name=overrides.tls_server_name or cluster.tls_server_name or "",
         proxy=cluster.proxy_url or "",
@@ -240,31 +261,40 @@ def _cluster_access(cluster: _Cluster, directory: Path, overrides: Overrides) ->
 def _credentials(user: _User, directory: Path) -> Credentials:
     if user.auth_provider is not None:
         raise InputError("kubeconfig: auth-provider is not supported, Kubernetes itself dropped it; use exec")
+    certificate_file = _path(user.client_certificate_data, user.client_certificate, directory)
+    key_file = _path(user.client_key_data, user.client_key, directory)
     return Credentials(
         token=user.token or "",
         token_file=directory / user.token_file if user.token_file else None,
-        certificate_pem=_pem(
-            "client-certificate-data", user.client_certificate_data, user.client_certificate, directory
-        )
-        or b"",
-        key_pem=_pem("client-key-data", user.client_key_data, user.client_key, directory) or b"",
+        certificate_pem=_pem("client-certificate-data", user.client_certificate_data, certificate_file) or b"",
+        certificate_file=certificate_file,
+        key_pem=_pem("client-key-data", user.client_key_data, key_file) or b"",
+        key_file=key_file,
         username=user.username or "",
         password=user.password or "",
         plugin=user.exec,
     )
 
 
-def _pem(key: str, data: str | None, path: str | None, directory: Path) -> bytes | None:
+def _path(data: str | None, path: str | None, directory: Path) -> Path | None:
+    """The file that counts: what the kubeconfig itself holds comes first."""
+    return directory / path if path and not data else None
+
+
+def _pem(key: str, data: str | None, path: Path | None) -> bytes | None:
     if data:
         try:
             return base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError) as error:
             raise InputError(f"kubeconfig: {key} is not base64") from error
-    return _file(path, directory) if path else None
+    return _now(path, None)
 
 
-def _file(path: str, directory: Path) -> bytes:
-    return read_given(directory / path, _LARGEST)
+T = TypeVar("T", bytes, bytes | None)
+
+
+def _now(path: Path | None, before: T) -> bytes | T:
+    return before if path is None else read_given(path, _LARGEST)
 
 
 def _in_cluster(environment: Mapping[str, str]) -> Access:
@@ -273,7 +303,8 @@ def _in_cluster(environment: Mapping[str, str]) -> Access:
         raise InputError("no kubeconfig found: name one with --kubeconfig or KUBECONFIG, or a server with --server")
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        namespace=plain_text(_file("namespace", _SERVICE_ACCOUNT), "namespace").strip() or "default",
-        authority_pem=_file("ca.crt", _SERVICE_ACCOUNT),
+        namespace=plain_text(read_given(_SERVICE_ACCOUNT / "namespace", _LARGEST), "namespace").strip() or "default",
+        authority_pem=read_given(_SERVICE_ACCOUNT / "ca.crt", _LARGEST),
+        authority_file=_SERVICE_ACCOUNT / "ca.crt",
         credentials=Credentials(token_file=_SERVICE_ACCOUNT / "token"),
     )

@@ -88,6 +88,18 @@ def test_without_pressure_a_higher_threshold_or_more_usage_takes_the_first_pod()
     assert play(calm).why == "no resources are starved"
 
 
+def test_where_the_roundest_amount_is_impossible_a_finer_one_is_named() -> None:
+    """22Gi is 100Mi more than the pod can get, so it is the next multiple of 64Mi and no number of bytes."""
+    calm = replace(
+        MEMORY, snapshot=snapshot(0, node(memory=22 * GI - 400 * MI, capacity=24 * GI), [LEAK], {"leak": USED["leak"]})
+    )
+
+    (usage,) = (each for each in dooming(calm, LEAK) if each.lever.what is What.USAGE)
+
+    assert usage.suggested == 22 * GI - 192 * MI
+    check(calm, LEAK.uid, usage, spares=False)
+
+
 def test_a_critical_pod_has_no_change_that_dooms_it() -> None:
     assert dooming(MEMORY, replace(BIG, priority=2 * 10**9)) == []
 

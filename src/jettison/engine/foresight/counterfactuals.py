@@ -140,7 +140,9 @@ def _rounded(lever: Lever, least: int, way: int) -> int:
     if lever.unit is Unit.POINTS:
         return least
     change = abs(least - lever.now)
-    grain = next((each for each in grains if each * _COARSE <= change), 1)
-    rounded = -(-least // grain) * grain if way > 0 else least // grain * grain
-    is_possible = rounded <= lever.furthest if way > 0 else rounded >= lever.furthest
-    return rounded if is_possible else least
+    for grain in grains:
+        rounded = -(-least // grain) * grain if way > 0 else least // grain * grain
+        is_possible = rounded <= lever.furthest if way > 0 else rounded >= lever.furthest
+        if is_possible and grain * _COARSE <= change:
+            return rounded
+    return least

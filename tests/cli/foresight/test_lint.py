@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from jettison.agent.journal.journal import Journal
 from jettison.agent.journal.recorder import JournalRecorder
 from jettison.agent.sinks.journal import JournalSink
 from jettison.engine.lint.table import RULES
-from jettison.engine.node.evictions import by_hand
+from jettison.engine.node.evictions import HARD_GRACE, Eviction, by_hand
 from tests.agent.scripted_runtime import HandClock
 from tests.builders import GI, MI, SECOND_NS, node, pod, policy, snapshot
 from tests.cli.guarded import Guarded
@@ -208,7 +209,10 @@ def test_the_document_has_every_rule() -> None:
 
 
 def test_recommendations_come_from_what_was_recorded(tmp_path: Path) -> None:
-    """Memory fell by 200Mi within 10 s once, and the slowest of two evictions took 1.2 s from its alarm on."""
+    """Memory fell by 200Mi within 10 s once, and the slowest of two hard evictions took 2.7 s from its alarm on.
+
+    What an operator evicted, or a soft threshold, took as long as the pod's own grace period, and does not count.
+    """
     directory = tmp_path / "node" / "n1"
     journal, clock = Journal.open(directory / "journal"), HandClock()
     recorder = JournalRecorder(journal, directory / "history.json", policy(), clock, "n1", lambda _: None)
@@ -217,8 +221,10 @@ def test_recommendations_come_from_what_was_recorded(tmp_path: Path) -> None:
         available = 2 * GI - (200 * MI if place >= 10 else 0)
         seen = snapshot(0, node(memory=available, capacity=4 * GI)).shifted(clock.steady_ns() + place * 10 * SECOND_NS)
         recorder.prepare(seen, is_urgent=False)
-    for told_ns, took_ns in ((2 * 10**8, 10**9), (10**7, 5 * 10**8)):
-        order = by_hand(pod("leak"))
+    leak, minute = pod("leak"), 60 * SECOND_NS
+    hard = Eviction(leak, "", HARD_GRACE, "memory.available")
+    evictions = (hard, 2 * 10**8, 25 * 10**8), (hard, 10**7, 5 * 10**8), (by_hand(leak), 0, minute)
+    for order, told_ns, took_ns in (*evictions, (replace(hard, grace_seconds=90), 3 * 10**8, minute)):
         sink.take(events.EvictionStarted(order, told_ns), clock.now_ns())
         sink.take(events.PodEvicted(order, took_ns), clock.now_ns())
     recorder.close()
@@ -228,10 +234,10 @@ def test_recommendations_come_from_what_was_recorded(tmp_path: Path) -> None:
 
     memory = next(each for each in found["signals"] if each["signal"] == "memory.available")
     assert memory["steepestFall"]["perSecond"] == 20 * MI
-    # 20Mi/s for 1.2 s and 16Mi that count as gone; and for 10 s more.
-    assert (memory["withAlarms"], memory["every10s"]) == (40 * MI, 240 * MI)
+    # 20Mi/s for 2.7 s and 16Mi that count as gone; and for 10 s more.
+    assert (memory["withAlarms"], memory["every10s"]) == (70 * MI, 270 * MI)
     assert found["reaction"]["withAlarms"]["evictions"] == 2
     text = run("recommend", "--state-dir", str(tmp_path)).stdout
-    assert "a pod is told 200.0 ms after the alarm and has ended 1.0 s later at worst, measured in 2 evictions" in text
-    assert text.splitlines()[-1] == "--eviction-hard 'memory.available<40Mi'"
+    assert "a pod is told 200.0 ms after the alarm and has ended 2.5 s later at worst, measured in 2 evictions" in text
+    assert text.splitlines()[-1] == "--eviction-hard 'memory.available<70Mi'"
     assert run("recommend", "--state-dir", str(tmp_path), "--since", "1s").exit_code == 1

@@ -47,10 +47,10 @@ def test_soft_thresholds_take_their_time() -> None:
 @pytest.mark.parametrize(
     ("rate", "has_alarms", "expected"),
     [
-        # 100Mi/s for 0.2 s + 1.8 s, and 16Mi that count as gone.
-        (100 * MI, True, 216 * MI),
+        # 100Mi/s for 0.2 s + 2.8 s, and 16Mi that count as gone.
+        (100 * MI, True, 316 * MI),
         # 10 s before that.
-        (100 * MI, False, 1216 * MI),
+        (100 * MI, False, 1316 * MI),
         (0, True, None),
         # Never more than half of what there is.
         (GI, False, 2 * GI),
@@ -60,16 +60,20 @@ def test_a_threshold_covers_the_steepest_fall_while_an_eviction_takes_place(
     rate: int, has_alarms: bool, expected: int | None
 ) -> None:
     samples = [(n * SECOND_NS, 4 * GI - max(n - 20, 0) * rate) for n in range(24)]
-    reaction = reaction_of([2 * 10**8, 10**8], [18 * 10**8], has_alarms=has_alarms)
+    reaction = reaction_of([2 * 10**8, 10**8], [28 * 10**8], has_alarms=has_alarms)
 
     (found,) = recommend({Signal.MEMORY_AVAILABLE: Series(4 * GI, samples)}, reaction)
 
     assert (found.amount, found.samples, reaction.evictions) == (expected, 24, 1)
 
 
+@pytest.mark.parametrize("ended_ns", [[], [5 * 10**6]])
+def test_the_next_pod_may_need_the_time_before_sigkill(ended_ns: list[int]) -> None:
+    assert reaction_of([], ended_ns, has_alarms=True).total_ns == 2 * SECOND_NS
+
+
 def test_without_enough_readings_nothing_is_recommended() -> None:
     reaction = reaction_of([], [], has_alarms=True)
-    assert reaction.total_ns == 2 * SECOND_NS
     assert recommend({Signal.MEMORY_AVAILABLE: Series(GI, [(0, 5), (SECOND_NS, 4)])}, reaction) == []
     # What follows from another threshold cannot be set.
     series = Series(GI, [(n * SECOND_NS, GI - n) for n in range(60)])

@@ -1,6 +1,6 @@
 """Readings on record, or as an agent tells them, as series of numbers: what trends and recommendations are made from.
 
-Also here: how long evictions took, from the facts beside them.
+Also here: how long hard evictions took, from the facts beside them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from jettison.agent.journal.reading import Record, read_journal
 from jettison.agent.journal.recent_readings import READINGS
 from jettison.agent.journal.records import STEP
 from jettison.engine.foresight.trends import Series
+from jettison.engine.node.evictions import HARD_GRACE
 from jettison.engine.node.signals import Signal
 from jettison.errors import ManifestError
 from jettison.manifests.files.decoding import Wire, convert, decode
@@ -44,7 +45,7 @@ class Past:
     """What a node went through: its signals, oldest first, and the lengths of what was done about them."""
 
     series: dict[Signal, Series] = field(default_factory=dict)
-    # From the alarm or tick to the signal that told a pod to end, and from there to its end.
+    # In hard evictions: from the alarm or tick to the signal that told a pod to end, and from there to its end.
     told_ns: list[int] = field(default_factory=list)
     ended_ns: list[int] = field(default_factory=list)
 
@@ -91,8 +92,13 @@ def _gather(newest_first: Iterable[Record], past: Past) -> None:
 
 def _add_length(record: Record, past: Past) -> None:
     names = {_STARTED: ("decided_ns", past.told_ns), _ENDED: ("took_ns", past.ended_ns)}
-    if record.event in names:
+    if record.event in names and _is_hard(record):
         name, lengths = names[record.event]
         length = record.values.get(name)
         if isinstance(length, int) and length >= 0:
             lengths.append(length)
+
+
+def _is_hard(record: Record) -> bool:
+    """Of a hard threshold. In other evictions a pod has a grace period, and an operator's has no alarm either."""
+    return record.values.get("signal") in _SIGNALS and record.values.get("grace_seconds") == HARD_GRACE

@@ -13,7 +13,7 @@ from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
 from jettison.cli.options.go_flags import window
 from jettison.cli.output import Remarks, emit, output_option, table
 from jettison.cli.policy.policy_input import counted
-from jettison.engine.foresight.recommendations import Reaction, Recommendation, reaction_of, recommend
+from jettison.engine.foresight.recommendations import LEAST_END_NS, Reaction, Recommendation, reaction_of, recommend
 from jettison.engine.foresight.trends import LEAST_SAMPLES
 from jettison.engine.node.amounts import short
 from jettison.engine.node.signals import ROWS
@@ -42,9 +42,9 @@ class _Advice:
 def command(node: WatchedNode, length_ns: int | None, output: str) -> None:
     """Compute hard thresholds for a node of this machine from what its agent has seen.
 
-    A threshold keeps free what the steepest fall on record uses up while an eviction takes as long as the slowest one
-    on record. For a node that the kernel wakes (Jettison's memory alarms) that is less than for one that looks every
-    10 s.
+    A threshold keeps free what the steepest fall on record uses up during an eviction: one that takes as long as the
+    slowest for a hard threshold on record, and at least the 2 s before SIGKILL. For a node that the kernel wakes
+    (Jettison's memory alarms) that is less than for one that looks every 10 s.
     """
     past = past_of(node, None)
     if length_ns is not None:
@@ -62,11 +62,10 @@ def command(node: WatchedNode, length_ns: int | None, output: str) -> None:
 
 def _lines(advice: _Advice) -> Iterator[str]:
     reaction = advice.with_alarms
-    measured = (
-        f"measured in {counted(reaction.evictions, 'eviction')}"
-        if reaction.evictions
-        else "assumed, because no eviction is on record"
-    )
+    measured = f"measured in {counted(reaction.evictions, 'eviction')}"
+    if reaction.ended_ns == LEAST_END_NS:
+        faster = f"; {counted(reaction.evictions, 'eviction')} on record took less" if reaction.evictions else ""
+        measured = f"which is when it would be killed{faster}"
     yield (
         f"node {advice.node}: a pod is told {span(reaction.told_ns)} after the alarm and has ended "
         f"{span(reaction.ended_ns)} later at worst, {measured}"

@@ -1,7 +1,8 @@
 """Thresholds from what a node went through: how fast it used up what it had, and how long evictions took.
 
 A threshold must keep free what is used up from the last look that saw nothing until a pod has ended: the steepest fall
-on record, for as long as noticing, deciding and ending take at worst.
+on record, for as long as noticing, deciding and ending take at worst. A pod that did not need the time before SIGKILL
+says nothing about the next one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from jettison.values import frozen
 
 TICK_NS = 10 * SECOND_NS
 """Between two looks of a kubelet."""
+
+LEAST_END_NS = RUNTIME_MINIMUM * SECOND_NS
+"""What a pod may take in any case: so long a runtime waits before SIGKILL."""
 
 _MI = 2**20
 _BYTES = (
@@ -40,7 +44,7 @@ class Reaction:
     noticed_ns: int
     told_ns: int
     ended_ns: int
-    # Evictions on record; 0: `ended_ns` is what a runtime waits before SIGKILL.
+    # Evictions on record.
     evictions: int
 
     @property
@@ -52,10 +56,7 @@ class Reaction:
 def reaction_of(told_ns: Sequence[int], ended_ns: Sequence[int], *, has_alarms: bool) -> Reaction:
     """From what is on record. With alarms the first length holds from the alarm on; without, a tick goes before."""
     return Reaction(
-        0 if has_alarms else TICK_NS,
-        max(told_ns, default=0),
-        max(ended_ns, default=RUNTIME_MINIMUM * SECOND_NS),
-        len(ended_ns),
+        0 if has_alarms else TICK_NS, max(told_ns, default=0), max(LEAST_END_NS, *ended_ns, 0), len(ended_ns)
     )
 
 

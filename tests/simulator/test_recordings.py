@@ -213,6 +213,8 @@ def test_without_names_the_same_is_decided(tmp_path: Path) -> None:
 SETTINGS = {
     "evictionHard.memory.available": "expected KEY=VALUE",
     "evictionHrad.memory.available=1Gi": "did you mean `evictionHard`",
+    "evictionHard.memory.availble=1Gi": "did you mean `memory.available`",
+    "evictionHard.memory.available=1GB": "--set evictionHard.memory.available=1GB: write 1G or 1Gi",
     "evictionHard=1Gi": "takes an entry",
     "maxPods.x=1": "takes no entry",
     "maxPods=many": "expected a whole number",

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND
 from jettison.engine.config.policy import PROFILES, Policy, build_policy
-from jettison.engine.config.suggestions import did_you_mean
+from jettison.engine.config.suggestions import did_you_mean, setting_advice
 from jettison.engine.lifecycle.rules import RestartPolicy
 from jettison.engine.scheduling.placement import Taint
-from jettison.errors import InputError, PolicyError
+from jettison.errors import Complaint, InputError, PolicyError
 from jettison.manifests.files.config_files import unknown_fields
 from jettison.manifests.files.decoding import shortened
 from jettison.runtimes.simulated.machine import DISK, INODES, MEMORY, PIDS, MachineSize
@@ -266,9 +266,18 @@ def _policy(section: Section, profile: str) -> Policy:
         whole: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, **document}
         return build_policy(assemble(Source("config", whole)), PROFILES[profile])
     except PolicyError as error:
-        raise section.wrong("config", "; ".join(each.text for each in error.complaints)) from error
+        raise section.wrong("config", "; ".join(_advised(each, document) for each in error.complaints)) from error
     except InputError as error:
         raise section.wrong("config", str(error)) from error
+
+
+def _advised(complaint: Complaint, document: Mapping[str, Any]) -> str:
+    key, (name, _, entry) = complaint.key, complaint.key.partition(".")
+    value = document.get(name)
+    if entry and isinstance(value, Mapping):
+        value = value.get(entry)
+    text = setting_advice(complaint.text.removeprefix(f"{key}: "), key, value)
+    return f"{key} {text}" if text.startswith("is ") else f"{key}: {text}".removeprefix(": ")
 
 
 def _taint(section: Section, text: object) -> Taint:

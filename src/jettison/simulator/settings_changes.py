@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jettison.agent.journal.policy_records import policy_from, policy_record
+from jettison.agent.journal.policy_records import built_from, policy_record
 from jettison.engine.config.kubelet_fields import FIELDS, Field, Kind
 from jettison.engine.config.policy import PROFILES, Policy, build_policy
-from jettison.engine.config.suggestions import did_you_mean
-from jettison.errors import InputError, ManifestError
+from jettison.engine.config.suggestions import did_you_mean, setting_advice
+from jettison.errors import InputError, ManifestError, PolicyError
 from jettison.manifests.files.decoding import shortened
 
 _BY_KEY = {row.key: row for row in FIELDS if row.key is not None}
@@ -41,7 +41,7 @@ def row_of(key: str) -> Field:
 
 
 def with_settings(policy: Policy, settings: Sequence[tuple[str, str]], source: str = "--set") -> Policy:
-    """The same policy with these; an empty value takes an entry away. Raises InputError or PolicyError."""
+    """The same policy with these; an empty value takes an entry away. Raises InputError."""
     if not settings:
         return policy
     record: dict[str, Any] = policy_record(policy)
@@ -56,11 +56,15 @@ def with_settings(policy: Policy, settings: Sequence[tuple[str, str]], source: s
         else:
             besides.pop(row.attribute, None)
             document[name] = _value(row, name, text)
+    written = shortened(", ".join(f"{key}={text}" for key, text in settings))
     try:
-        return policy_from(record, source)
+        return built_from(record, source)
+    except PolicyError as error:
+        values = dict(settings)
+        said = "; ".join(setting_advice(each.text, each.key, values.get(each.key)) for each in error.complaints)
+        raise InputError(f"{source} {written}: {said}") from error
     except ManifestError as error:
-        written = ", ".join(f"{key}={text}" for key, text in settings)
-        raise InputError(f"{source} {shortened(written)}: {str(error).removeprefix(f'{source}: ')}") from error
+        raise InputError(f"{source} {written}: {str(error).removeprefix(f'{source}: ')}") from error
 
 
 def with_profile(policy: Policy, profile: str) -> Policy:

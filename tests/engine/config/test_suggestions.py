@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jettison.engine.config.suggestions import did_you_mean, nearest, quantity_advice, signal_advice
+from jettison.engine.config.suggestions import did_you_mean, nearest, quantity_advice, setting_advice
 from jettison.engine.numbers.quantity import parse
 from jettison.errors import QuantityError
 
@@ -55,7 +55,7 @@ def test_the_nearest_name(name: str, meant: str | None) -> None:
 
 
 def test_a_wrong_signal_is_answered_with_the_right_ones() -> None:
-    said = signal_advice("unsupported eviction signal memory.avail", "memory.avail")
+    said = setting_advice("unsupported eviction signal memory.avail", "evictionHard.memory.avail", "1Gi")
 
     assert said.startswith("unsupported eviction signal memory.avail: expected one of memory.available, ")
     assert said.endswith("pid.available, did you mean `memory.available`?")

@@ -49,17 +49,22 @@ def policy_record(policy: Policy) -> dict[str, Any]:
 
 def policy_from(document: object, source: str = "policy") -> Policy:
     """The recorded policy, or a ManifestError when this program does not know it."""
+    try:
+        return built_from(document, source)
+    except (InputError, PolicyError) as error:
+        raise ManifestError(f"{source}: {error}") from error
+
+
+def built_from(document: object, source: str) -> Policy:
+    """The same; InputError or PolicyError where the record is one and its settings are wrong."""
     record = convert(document, _PolicyRecord, source)
     unknown = [name for name in record.switches if name not in _SWITCHES]
     unknown += [name for name in record.besides if name not in _BY_ATTRIBUTE]
     if unknown:
         raise ManifestError(f"{source}: `{shortened(unknown[0])}` is not a field or switch that this program knows")
     besides = {name: _value(_BY_ATTRIBUTE[name], value, source) for name, value in record.besides.items()}
-    try:
-        config = replace(assemble(Source(source, record.kubelet_configuration)), **besides)
-        return build_policy(config, Switches(**dict.fromkeys(record.switches, True)))
-    except (InputError, PolicyError) as error:
-        raise ManifestError(f"{source}: {error}") from error
+    config = replace(assemble(Source(source, record.kubelet_configuration)), **besides)
+    return build_policy(config, Switches(**dict.fromkeys(record.switches, True)))
 
 
 def policy_of_kubelet(configz: Mapping[str, Any], profile: str) -> Policy:

@@ -17,9 +17,9 @@ from jettison.cli.output import Remarks
 from jettison.cli.policy.node_input import read_input, shown
 from jettison.engine.config.kubelet_config import Source, assemble
 from jettison.engine.config.kubelet_fields import API_VERSION, KIND, KubeletConfig
-from jettison.engine.config.policy import KUBELET, PROFILES, RESERVABLE, Policy, Switches, build_policy
+from jettison.engine.config.policy import KUBELET, PROFILES, Policy, Switches, build_policy
 from jettison.engine.config.provenance import Provenance
-from jettison.engine.config.suggestions import did_you_mean, quantity_advice, signal_advice
+from jettison.engine.config.suggestions import setting_advice
 from jettison.errors import Complaint, InputError, ManifestError, PolicyError
 from jettison.manifests.files.config_files import LARGEST_FILE, ConfigFile, drop_in_paths, parse_config_file
 from jettison.manifests.files.decoding import shortened
@@ -137,15 +137,8 @@ class Sources:
         return Finding(message, key, value_text(file.value(key)), origin, file.line(key))
 
     def _advised(self, key: str, message: str, origin: str) -> str:
-        """What to write instead, where Kubernetes has only a regular expression or the word unsupported."""
-        name = key.partition(".")[2]
-        if message == f"unsupported eviction signal {name}":
-            return signal_advice(message, name)
-        if message.startswith("cannot reserve "):
-            return f"{message}: expected one of {', '.join(RESERVABLE)}{did_you_mean(name, RESERVABLE)}"
         file = self.file_named(origin)
-        value = self._flag_value(key, origin) if file is None else file.value(key)
-        return quantity_advice(message, value) if isinstance(value, str) else message
+        return setting_advice(message, key, self._flag_value(key, origin) if file is None else file.value(key))
 
     def _flag_value(self, key: str, origin: str) -> str | None:
         entry = key.partition(".")[2]

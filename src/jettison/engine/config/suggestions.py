@@ -55,9 +55,17 @@ def quantity_advice(complaint: str, text: str) -> str:
     return complaint.removesuffix(next(each for each in _NO_QUANTITY if complaint.endswith(each))) + advice
 
 
-def signal_advice(complaint: str, text: str) -> str:
-    """The complaint, which signals there are, and which of them was meant."""
-    from jettison.engine.node.signals import Signal  # noqa: PLC0415  a child that only reads manifests has no use for it
+def setting_advice(complaint: str, key: str, value: object) -> str:
+    """What to write instead, where Kubernetes has only a regular expression or the word unsupported.
 
-    signals = tuple(signal.value for signal in Signal)
-    return f"{complaint}: expected one of {', '.join(signals)}{did_you_mean(text, signals)}"
+    `key` is the field that the complaint is about, with the entry of a map behind a dot, and `value` what it has.
+    """
+    from jettison.engine.config.policy import RESERVABLE  # noqa: PLC0415  a child that only reads manifests
+    from jettison.engine.node.signals import Signal  # noqa: PLC0415  has no use for these two
+
+    name, signals = key.partition(".")[2], tuple(signal.value for signal in Signal)
+    if complaint == f"unsupported eviction signal {name}":
+        return f"{complaint}: expected one of {', '.join(signals)}{did_you_mean(name, signals)}"
+    if complaint.startswith("cannot reserve "):
+        return f"{complaint}: expected one of {', '.join(RESERVABLE)}{did_you_mean(name, RESERVABLE)}"
+    return quantity_advice(complaint, value) if isinstance(value, str) else complaint

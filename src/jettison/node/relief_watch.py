@@ -152,8 +152,7 @@ def _check_cgroups(within: str, root: str) -> None:
     if memory is None:
         raise InputError("cannot relieve: the memory controller of cgroups is not mounted")
     mount = memory.mount_point
-    if not (mount / within / "cgroup.procs").exists():
-        raise InputError(f"--within `{within}`: there is no such cgroup below `{mount}`")
+    memory.check_within(within)
     if kubepods_of(mount, root) is None:
         below = mount / root if root else mount
         raise InputError(

@@ -197,6 +197,15 @@ def test_what_is_not_a_proper_request_gets_the_fitting_answer(running: Running, 
     assert fetch(running.path, "/later").status == 200
 
 
+@pytest.mark.parametrize("order", ["restart", "down"])
+def test_an_order_to_an_agent_that_takes_none_is_answered_in_its_words(running: Running, order: str) -> None:
+    answer = fetch(running.path, f"/orders/{order}?pod=web", method="POST")
+
+    assert answer.status == 404
+    assert answer.body.decode().startswith(f"`jettison {order}` is not for this node: its agent started none")
+    assert b"no such path, there are /broken" in fetch(running.path, "/orders/dance", method="POST").body
+
+
 def test_lines_of_one_header_are_one_list() -> None:
     """As kube-apiserver offers the protocols of a stream to a node; of a single one there must be no second."""
     lines = b"X-Stream-Protocol-Version: v5.channel.k8s.io\r\nx-stream-protocol-version: channel.k8s.io\r\n"

@@ -53,6 +53,9 @@ _PHRASES = {
 
 MOST_HEADERS = 64
 
+# What an agent of `jettison up` is told to do with the pods that it has started.
+_ORDERS = ("delete", "restart", "evict", "exec", "down")
+
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  a name, not a secret
 _REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-~]+) HTTP/([0-9])\.([0-9])")
 _HEADER = re.compile(rf"({_TOKEN}):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
@@ -229,6 +232,10 @@ class HttpServer:
         routes = self._public if is_public else self._routes
         route = order or routes.get(request.path)
         if route is None:
+            kind, _, name = request.path.rpartition("/")
+            if kind == "/orders" and name in _ORDERS:
+                whose = "its agent started none of the pods, and takes no orders about them"
+                raise ApiError(f"`jettison {name}` is not for this node: {whose}", code=404)
             raise ApiError(f"no such path, there are {' '.join(sorted(routes))}", code=404)
         if order is None and request.method not in ("GET", "HEAD"):
             raise ApiError("only GET and HEAD are served", code=405)

@@ -141,6 +141,7 @@ class AdoptedRuntime:
         memory = mounts.holding("memory")
         if memory is None:
             raise InputError("cannot guard: the memory controller of cgroups is not mounted")
+        memory.check_within(settings.cgroup)
         runtime = cls(settings, policy, clock, emit, mounts, memory, () if more is None else await more(memory))
         runtime.lacks = runtime._alarms.open()
         await runtime._inventory.look()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jettison.errors import InputError
 from jettison.runtimes.linux.cgroups.cgroup import Cgroup
 from jettison.runtimes.linux.cgroups.mounts import (
     CgroupMounts,
@@ -100,6 +101,16 @@ def test_mounts_elsewhere_belong_to_others_and_later_ones_hide_earlier_ones(tmp_
 
 
 @pytest.mark.skipif(not Path("/sys/fs/cgroup").is_dir(), reason="no cgroups on this machine")
+def test_a_node_within_a_cgroup_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pods").mkdir()
+    (tmp_path / "pods/cgroup.procs").touch()
+    tree = Hierarchy(tmp_path, "/", frozenset({"memory"}), is_unified=False)
+
+    tree.check_within("pods")
+    with pytest.raises(InputError, match="--within `pod`: there is no such cgroup below"):
+        tree.check_within("pod")
+
+
 def test_this_machine_has_a_memory_controller_where_we_say(mounts: CgroupMounts) -> None:
     memory = mounts.holding("memory")
 

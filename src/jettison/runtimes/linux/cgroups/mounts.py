@@ -17,6 +17,7 @@ import errno
 import os
 from pathlib import Path, PurePosixPath
 
+from jettison.errors import InputError
 from jettison.runtimes.linux.files import kernel_files
 from jettison.runtimes.linux.files.filesystems import Mount, read_mounts
 from jettison.runtimes.linux.files.kernel_files import PROC
@@ -51,6 +52,11 @@ class Hierarchy:
     controllers: frozenset[str]
     is_unified: bool
     is_systemd: bool = False
+
+    def check_within(self, cgroup: str) -> None:
+        """Raises InputError where there is no cgroup of this path, and so nothing that `--within` could mean."""
+        if not (self.mount_point / cgroup / "cgroup.procs").exists():
+            raise InputError(f"--within `{cgroup}`: there is no such cgroup below `{self.mount_point}`")
 
 
 @frozen

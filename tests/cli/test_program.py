@@ -89,6 +89,8 @@ def test_version() -> None:
         (("rank", *MEMORY, "--max-pods=many"), 'error: invalid argument "many" for "--max-pods" flag: '),
         (("rank", *MEMORY, "--eviction-hard=x"), 'error: invalid argument "x" for "--eviction-hard" flag: malformed'),
         (("config", "chk"), "error: no such command `chk`"),
+        (("rank", "--sumary", "x"), "error: no such option `--sumary`, did you mean `--summary`?"),
+        (("simulate", "x", "--seed", "x"), "error: invalid value for `--seed`: `x` is not a whole number in"),
     ],
 )
 def test_a_wrong_command_line_is_told_and_ends_with_2(arguments: tuple[str, ...], message: str) -> None:
@@ -97,6 +99,12 @@ def test_a_wrong_command_line_is_told_and_ends_with_2(arguments: tuple[str, ...]
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith(message)
+
+
+def test_a_choice_that_resembles_one_is_answered_with_it() -> None:
+    said = run("rank", *MEMORY, "--signal", "memory.availble").stderr.splitlines()[0]
+
+    assert said.endswith("`pid.available`, did you mean `memory.available`?")
 
 
 def test_as_a_process_errors_go_to_standard_error() -> None:

@@ -170,10 +170,21 @@ def _line(error: JettisonError) -> str:
 
 def _usage_lines(error: click.ClickException) -> Iterator[str]:
     """Click's sentence in our voice, and where to read more."""
-    message = re.sub(r"'([^']*)'", r"`\1`", error.format_message().rstrip("."))
+    message = error.format_message().rstrip(".").replace(". Did you mean ", ", did you mean ")
+    message = re.sub(r"'([^']*)'", r"`\1`", message) + _meant(error, message)
     yield f"error: {message[:1].lower()}{message[1:]}"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         yield f"try `{error.ctx.command_path} --help`"
+
+
+def _meant(error: click.ClickException, message: str) -> str:
+    """Which of its choices a wrong value of an option resembles."""
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
+    found = re.search(r"'([^']*)' is not one of ", message)
+    if found is None or not isinstance(kind, click.Choice):
+        return ""
+    hint: str = import_module("jettison.engine.config.suggestions").did_you_mean(found[1], map(str, kind.choices))
+    return hint
 
 
 @click.command(

@@ -27,7 +27,7 @@ DECODER = msgspec.json.Decoder(_Outer)
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "file: input data was truncated"),
+        (b"", "file: is empty"),
         (b"{", "file: input data was truncated"),
         (b"[]", "file: expected `object`, got `array`"),
         (b"{]", "file: JSON is malformed: object keys must be strings (byte 1)"),

@@ -37,7 +37,8 @@ class WholeNumber(click.IntRange):
         """Checked before Python converts it: thousands of digits take seconds, and Python accepts more than Go does."""
         if isinstance(value, str) and not _WHOLE.fullmatch(value):
             said = value if len(value) <= 40 else f"{value[:40]}…"
-            self.fail(f"`{said}` is not a whole number from {self.min} to {self.max}", param, ctx)
+            bounds = f" in the range {self._describe_range()}" if self._describe_range() else ""
+            self.fail(f"`{said}` is not a whole number{bounds}", param, ctx)
         return int(super().convert(value, param, ctx))
 
 

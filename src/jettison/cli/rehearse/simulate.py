@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from jettison.cli.extras import require
+from jettison.cli.options.go_flags import WholeNumber
 from jettison.cli.output import NOTHING, output_option, print_document, remark, table
 from jettison.errors import InputError, WriteError
 from jettison.runtimes.linux.files.kernel_files import reason
@@ -39,12 +40,12 @@ _MOST_SEEDS = 100_000
 @click.command("simulate", short_help="Run a scenario in virtual time.")
 @click.argument("path", metavar="SCENARIO", type=click.Path(path_type=Path))
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another setting on all nodes; repeatable.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="NUMBER", help="Another seed than the scenario's.")
+@click.option("--seed", type=WholeNumber(0), metavar="NUMBER", help="Another seed than the scenario's.")
 @click.option(
     "--vary", "variations", multiple=True, metavar="KEY=A,B,…", help="Try each value; repeatable: all of them."
 )
-@click.option("--seeds", type=click.IntRange(1, _MOST_SEEDS), default=1, metavar="NUMBER", help="So many seeds each.")
-@click.option("--processes", type=click.IntRange(1, 1024), metavar="NUMBER", help="For a sweep. [default: all cores]")
+@click.option("--seeds", type=WholeNumber(1, _MOST_SEEDS), default=1, metavar="NUMBER", help="So many seeds each.")
+@click.option("--processes", type=WholeNumber(1, 1024), metavar="NUMBER", help="For a sweep. [default: all cores]")
 @click.option("--scheduler", metavar="ADDRESS", help="Run the sweep on a Dask cluster, as tcp://host:8786.")
 @click.option(
     "--story", "story_path", type=click.Path(path_type=Path), metavar="FILE", help="All that happens, as JSON lines."

@@ -300,7 +300,9 @@ def _ending(story: Story, started: Record) -> Iterator[str]:
         yield from _line("ended", "not on record")
     cleaned = story.after("pod_cleaned_up", started)
     if cleaned is not None:
-        later = span(max(cleaned.time_ns - started.time_ns, 0))
+        # The clock of a record is that of the machine, and a record is made after what it tells.
+        known = (started.time_ns, 0) if ended is None else (ended.time_ns, ended.values["took_ns"])
+        later = span(known[1] + max(cleaned.time_ns - known[0], 0))
         yield from _line("cleared", f"nothing of it was left {later} after the signal")
 
 

@@ -32,7 +32,7 @@ COMMANDS = {
         "cluster.relieve",
         "Relieve a kubelet's node early through the Eviction API, or predict what goes.",
     ),
-    "demo": ("host.demo", "Watch a small node under real memory pressure, explained; about a minute."),
+    "demo": ("host.demo", "Watch a small node under real memory pressure, explained; half a minute."),
     "serve": ("cluster.serve", "Serve the Kubernetes API on this machine: evictions, budgets and drains for kubectl."),
     "store": ("cluster.store", "Check or repair the objects that the API keeps on disk."),
     "controllers": ("cluster.controllers", "Keep budgets, taints and pods of a Kubernetes API as they should be."),

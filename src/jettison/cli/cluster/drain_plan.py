@@ -48,6 +48,7 @@ def plan_data(plan: DrainPlan) -> dict[str, Any]:
     """The same for machines; a wave is a list of pods that may go together."""
     pods = [pod for node in plan.nodes for pod in node.pods]
     return {
+        "kind": "DrainPlan",
         "isComplete": plan.is_complete,
         "waves": [[str(pod.pod) for pod in pods if pod.wave == wave] for wave in range(1, plan.waves + 1)],
         "nodes": [

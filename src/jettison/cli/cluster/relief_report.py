@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -12,8 +12,8 @@ from jettison.agent.amounts import span
 from jettison.agent.journal.reading import Record, read_journal
 from jettison.agent.journal.records import STEP
 from jettison.cli.inspect.journal import instant
-from jettison.cli.inspect.watched_node import WatchedNode, choose_node, watched_nodes_options
-from jettison.cli.output import JSON, TABLE, print_document
+from jettison.cli.inspect.watched_node import WatchedNode, watched_node_options
+from jettison.cli.output import Remarks, emit, output_option
 from jettison.engine.numbers.durations import parse_duration
 from jettison.errors import DurationError
 from jettison.manifests.times import time_text
@@ -45,22 +45,17 @@ def _duration(_context: click.Context, _option: click.Parameter, text: str) -> i
     metavar="DURATION",
     help="How long a prediction holds.",
 )
-@click.option("-o", "--output", type=click.Choice([TABLE, JSON]), default=TABLE, show_default=True)
-@watched_nodes_options
-def command(nodes: Sequence[WatchedNode], since: int | None, holds_ns: int, output: str) -> None:
+@output_option
+@watched_node_options
+def command(node: WatchedNode, since: int | None, holds_ns: int, output: str) -> None:
     """Score predictions against what came: lead time, hits, misses, false alarms."""
-    node = choose_node(nodes)
     predictions: list[Prediction] = []
     ends: list[SeenEnd] = []
     for record in read_journal(node.journal, since_ns=since):
         predictions += _predictions(record)
         ends += _ends(record)
     found = score(predictions, ends, time.time_ns(), holds_ns)
-    if output == JSON:
-        print_document(JSON, _document(node.name, found))
-        return
-    for line in _lines(node.name, found):
-        click.echo(line)
+    emit(output, Remarks(), lambda: "\n".join(_lines(node.name, found)), lambda: _document(node.name, found))
 
 
 def _predictions(record: Record) -> Iterator[Prediction]:
@@ -80,6 +75,7 @@ def _ends(record: Record) -> Iterator[SeenEnd]:
 
 def _document(node: str, found: Score) -> dict[str, Any]:
     return {
+        "kind": "ReliefReport",
         "node": node,
         "hits": [
             {"pod": hit.end.name, "reason": hit.end.reason, "time": time_text(hit.end.time_ns), "leadNs": hit.lead_ns}

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from jettison import events
+from jettison.agent.amounts import span
 from jettison.agent.journal.explanations import explain
 from jettison.agent.journal.reading import PodQuery
 from jettison.agent.journal.stories import story_of
@@ -103,9 +104,9 @@ class Narrator:
                 self.say(f"the node reports {condition}" if is_true else f"{condition} is over")
             case events.EvictionStarted(eviction, int(decided_ns)):
                 self.victim = eviction.pod.name
-                self.say(f"evicting {eviction.pod.name}, told to end {decided_ns / 1e6:.1f} ms after the alarm")
+                self.say(f"evicting {eviction.pod.name}, told to end {span(decided_ns)} after the alarm")
             case events.PodEvicted(eviction, took_ns):
-                self.say(f"{eviction.pod.name} has ended after {took_ns / 1e9:.1f} s")
+                self.say(f"{eviction.pod.name} has ended after {span(took_ns)}")
                 self.evicted.set()
             case events.OutOfMemoryKill(_, container, _):
                 self.kernel_kills += 1
@@ -123,7 +124,7 @@ class Narrator:
 def command() -> int:
     """Run a node of 512Mi with five real pods, one of which leaks, and show which pod is evicted and why.
 
-    It takes about a minute, changes nothing else on this machine, and removes everything at the end. It works without
+    It takes half a minute, changes nothing else on this machine, and removes everything at the end. It works without
     root, too, with process groups instead of cgroups.
     """
     with tempfile.TemporaryDirectory(prefix="jettison-demo-") as directory:

@@ -395,6 +395,36 @@ def test_a_path_with_a_gap(api: Served, path: str, code: int, message: str) -> N
     assert (answer.code, answer.message) == (code, message)
 
 
+CUSTOM = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "message"),
+    [
+        ("POST", "/apis/batch/v1/namespaces/default/cronjobs", 404, "Jettison does not serve cronjobs.batch"),
+        ("GET", "/api/v1/persistentvolumes/v", 404, "Jettison does not serve persistentvolumes"),
+        ("POST", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", 404,
+         "Jettison does not serve horizontalpodautoscalers.autoscaling"),
+        ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", 404,
+         "Jettison does not serve clusterroles.rbac.authorization.k8s.io"),
+        ("GET", "/apis/rbac.authorization.k8s.io/v1/things", 404, "the server could not find the requested resource"),
+        ("GET", "/api/v1/things", 404, "the server could not find the requested resource"),
+        ("POST", CUSTOM, 405, "Jettison has no custom resources"),
+    ],
+)  # fmt: skip
+def test_what_kubernetes_would_have_is_refused_in_a_sentence(
+    api: Served, method: str, path: str, code: int, message: str
+) -> None:
+    answer = api(method, path, {} if method == "POST" else None)
+    assert (answer.code, answer.message) == (code, message)
+
+
+def test_there_are_no_custom_resources(api: Served) -> None:
+    """kubectl lists them where a manifest names an unknown kind, and takes anything but a list for a failure."""
+    answer = api.get(CUSTOM)
+    assert (answer.code, answer.body["kind"], answer.body["items"]) == (200, "CustomResourceDefinitionList", [])
+
+
 def test_an_empty_namespace_is_all_of_them(api: Served) -> None:
     api.pod("p")
     assert [each["metadata"]["name"] for each in api.get("/api/v1/namespaces//pods").body["items"]] == ["p"]

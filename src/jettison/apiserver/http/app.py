@@ -254,7 +254,7 @@ class Application:
         resource = target.resource
         part = resource.subresource(target.subresource) if target.subresource else None
         if verb not in (resource.verbs if part is None else part.verbs):
-            raise method_not_allowed()
+            raise method_not_allowed(resource.absence)
         if verb == "create" and target.name and part is None:
             raise method_not_allowed()
         if verb in ("create", "deletecollection") and resource.is_namespaced and not target.namespace:

@@ -10,8 +10,9 @@ from urllib.parse import parse_qsl
 from jettison.apiserver.access.auth import ANONYMOUS, User
 from jettison.apiserver.access.roles import Access
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES, is_yes
-from jettison.apiserver.http.statuses import bad_request, unknown_path
+from jettison.apiserver.http.statuses import bad_request, unknown_path, unknown_resource
 from jettison.apiserver.objects.resources import (
+    ABSENT,
     GROUP_VERSIONS,
     NAMESPACES,
     NODES,
@@ -208,8 +209,8 @@ def parse_path(path: str) -> Target | None:
     else:
         return None
     if (group, version) not in _KNOWN_VERSIONS:
-        if any(group == known for known, _ in _KNOWN_VERSIONS):
-            raise unknown_path()
+        if group in ABSENT or any(group == known for known, _ in _KNOWN_VERSIONS):
+            raise unknown_resource(group, rest[2] if rest[0] == NAMESPACES.plural and rest[2:] else rest[0])
         return None
     return _parse_rest(group, version, rest) if any(rest) else None
 
@@ -233,7 +234,9 @@ def _parse_rest(group: str, version: str, rest: list[str]) -> Target:
     resource = find_resource(group, version, rest[0])
     if steps and resource is not None:
         return Target(resource, namespace, rest[1], _PROXY, "".join(f"/{each}" for each in rest[3:]))
-    if resource is None or len(rest) > 3 or (namespace and not resource.is_namespaced):
+    if resource is None:
+        raise unknown_resource(group, rest[0])
+    if len(rest) > 3 or (namespace and not resource.is_namespaced):
         raise unknown_path()
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
@@ -278,9 +281,9 @@ def _is_namespace_part(rest: list[str]) -> bool:
     return len(rest) == 3 and NAMESPACES.subresource(rest[2]) is not None
 
 
-def method_not_allowed() -> ApiError:
+def method_not_allowed(why: str = "") -> ApiError:
     """405."""
-    message = "the server does not allow this method on the requested resource"
+    message = why or "the server does not allow this method on the requested resource"
     return ApiError(message, code=405, reason="MethodNotAllowed", details={})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jettison.apiserver.objects.resources import Resource
+from jettison.apiserver.objects.resources import ABSENT, Resource
 from jettison.apiserver.objects.validation.metadata import path_segment_name
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, Conflict, NotFound
@@ -52,6 +52,13 @@ def not_found(resource: Resource, name: str) -> ApiError:
 def unknown_path() -> NotFound:
     """There is no such resource at all."""
     return NotFound("the server could not find the requested resource", details={})
+
+
+def unknown_resource(group: str, plural: str) -> NotFound:
+    """As above; of what Kubernetes would have, a client is told whose lack it is."""
+    if plural not in ABSENT.get(group, ()):
+        return unknown_path()
+    return NotFound(f"Jettison does not serve {f'{plural}.{group}' if group else plural}", details={})
 
 
 def already_exists(resource: Resource, name: str, *, is_generated: bool = False) -> ApiError:

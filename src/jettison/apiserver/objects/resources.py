@@ -89,6 +89,8 @@ class Resource:
     answers_with_object: bool = False
     # What every client of the resource is told.
     deprecation: str = ""
+    # Why none can be made, where Kubernetes could.
+    absence: str = ""
     # An annotation that is a field inside Kubernetes, and so is not part of the metadata alone.
     inner_annotation: str = ""
     # Stored under another row's name: events.k8s.io shows the very events of the core group.
@@ -309,6 +311,15 @@ RUNTIME_CLASSES: Final = Resource(
     is_created_by_put=True,
     rules=rules.RUNTIME_CLASS_RULES,
 )  # fmt: skip
+# kubectl asks for them wherever a manifest names a kind that it does not find, and takes a 404 for a failure.
+CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", "customresourcedefinition",
+    is_namespaced=False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    verbs=("get", "list", "watch"),
+    absence="Jettison has no custom resources",
+)  # fmt: skip
 LEASES: Final = Resource(
     "coordination.k8s.io", "v1", "Lease", "leases", "lease",
     takes_unconditional_put=False,
@@ -344,6 +355,7 @@ POD_METRICS: Final = Resource(
 RESOURCES: Final[tuple[Resource, ...]] = (
     BINDINGS, CONFIG_MAPS, ENDPOINTS, EVENTS, NAMESPACES, NODES, PODS, REPLICATION_CONTROLLERS, SECRETS,
     SERVICE_ACCOUNTS, SERVICES,
+    CUSTOM_RESOURCE_DEFINITIONS,
     CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS,
     SELF_REVIEWS,
     LOCAL_ACCESS_REVIEWS, SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, ACCESS_REVIEWS,
@@ -357,6 +369,27 @@ RESOURCES: Final[tuple[Resource, ...]] = (
     NODE_METRICS, POD_METRICS,
 )  # fmt: skip
 """In the order discovery shows them."""
+
+ABSENT: Final[Mapping[str, frozenset[str]]] = {
+    group: frozenset(plurals.split())
+    for group, plurals in {
+        "": "componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates resourcequotas",
+        "admissionregistration.k8s.io": "mutatingadmissionpolicies mutatingadmissionpolicybindings "
+        "mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings "
+        "validatingwebhookconfigurations",
+        "apiregistration.k8s.io": "apiservices",
+        "autoscaling": "horizontalpodautoscalers",
+        "batch": "cronjobs",
+        "certificates.k8s.io": "certificatesigningrequests",
+        "flowcontrol.apiserver.k8s.io": "flowschemas prioritylevelconfigurations",
+        "networking.k8s.io": "ingressclasses ingresses ipaddresses networkpolicies servicecidrs",
+        "rbac.authorization.k8s.io": "clusterrolebindings clusterroles rolebindings roles",
+        "resource.k8s.io": "deviceclasses resourceclaims resourceclaimtemplates resourceslices",
+        "storage.k8s.io": "csidrivers csinodes csistoragecapacities storageclasses volumeattachments "
+        "volumeattributesclasses",
+    }.items()
+}
+"""What Kubernetes serves and Jettison does not, by group, so that a refusal can say so."""
 
 _BY_PATH: Final[Mapping[tuple[str, str, str], Resource]] = {
     (each.group, each.version, each.plural): each for each in RESOURCES

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jettison.apiserver.access.account_tokens import AUDIENCE
 from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, TokenEntry, User
 from jettison.apiserver.access.authorization import Authorizer, answer_review
 from jettison.apiserver.objects.resources import (
@@ -14,12 +15,14 @@ from jettison.apiserver.objects.resources import (
     SELF_ACCESS_REVIEWS,
     SELF_REVIEWS,
     SELF_RULES_REVIEWS,
+    TOKEN_REVIEWS,
     Resource,
 )
 from jettison.errors import ApiError
 from tests.apiserver.access.test_auth import NothingStored, account_tokens
 from tests.apiserver.served import Served
 
+NOW = 1767225600 * 10**9
 RIGHTS = Authorizer(NothingStored())
 KNOWN = Authenticator([TokenEntry("b" * 16, "bob", "evictor")], account_tokens())
 ADMIN, EVICTOR = User("ann", ("system:masters",), "admin"), User("bob", ("jettison:evictors",), "evictor")
@@ -30,7 +33,7 @@ ALL = {"resourceAttributes": {"verb": "*", "group": "*", "resource": "*"}}
 
 
 def status(resource: Resource, spec: dict[str, Any], asker: User = ADMIN) -> dict[str, Any]:
-    answered = answer_review(resource, {"spec": spec}, asker, KNOWN, RIGHTS)
+    answered = answer_review(resource, {"spec": spec}, asker, KNOWN, RIGHTS, NOW)
     assert answered["spec"] == ({} if resource is SELF_RULES_REVIEWS else spec)
     found: dict[str, Any] = answered["status"]
     return found
@@ -61,7 +64,7 @@ def test_access_review() -> None:
 
 def test_access_review_in_this_namespace() -> None:
     review = {"metadata": {"namespace": "a"}, "spec": {"user": "bob", **EVICT}}
-    assert answer_review(LOCAL_ACCESS_REVIEWS, review, ADMIN, KNOWN, RIGHTS)["status"] == {"allowed": True}
+    assert answer_review(LOCAL_ACCESS_REVIEWS, review, ADMIN, KNOWN, RIGHTS, NOW)["status"] == {"allowed": True}
 
 
 PATH = {"nonResourceAttributes": {"verb": "get", "path": "/"}}
@@ -96,7 +99,7 @@ NO_PATH = 'spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}:
 )
 def test_a_question_that_makes_no_sense(resource: Resource, review: dict[str, Any], expected: str) -> None:
     with pytest.raises(ApiError) as caught:
-        answer_review(resource, review, ADMIN, KNOWN, RIGHTS)
+        answer_review(resource, review, ADMIN, KNOWN, RIGHTS, NOW)
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
     assert caught.value.message == f'.authorization.k8s.io "" is invalid: {expected}'
     assert set(caught.value.details or ()) == {"group", "causes"}
@@ -150,10 +153,38 @@ def test_may_a_node_list_these(selector: dict[str, Any], expected: bool) -> None
 
 
 def test_self_subject_review() -> None:
-    assert answer_review(SELF_REVIEWS, {}, EVICTOR, KNOWN, RIGHTS) == {
-        "metadata": {},
+    assert answer_review(SELF_REVIEWS, {"metadata": {"name": "x"}}, EVICTOR, KNOWN, RIGHTS, NOW) == {
+        "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
         "status": {"userInfo": {"username": "bob", "groups": ["jettison:evictors"]}},
     }
+
+
+def test_whose_token_is_this() -> None:
+    token = "b" * 16
+    assert status(TOKEN_REVIEWS, {"token": token}) == {
+        "authenticated": True,
+        "user": {"username": "bob", "groups": ["jettison:evictors", "system:authenticated"]},
+        "audiences": [AUDIENCE],
+    }
+    assert status(TOKEN_REVIEWS, {"token": token, "audiences": ["x", AUDIENCE]})["audiences"] == [AUDIENCE]
+    unknown = {"user": {}, "error": "invalid bearer token"}
+    assert status(TOKEN_REVIEWS, {"token": token, "audiences": ["x"]}) == unknown
+    assert status(TOKEN_REVIEWS, {"token": "c" * 16}) == unknown
+    with pytest.raises(ApiError, match="token is required for TokenReview in authentication"):
+        status(TOKEN_REVIEWS, {"token": ""})
+
+
+def test_whose_token_of_an_account_is_this(api: Served) -> None:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    made = api.post(accounts, {"metadata": {"name": "a"}}).body
+    token = api.post(f"{accounts}/a/token", {"spec": {"audiences": ["one", "two"]}}).body["status"]["token"]
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    answer = api.post(path, {"spec": {"token": token, "audiences": ["two", "three", "one"]}})
+    assert (answer.code, answer.body["status"]["audiences"]) == (201, ["two", "one"])
+    user = answer.body["status"]["user"]
+    assert (user["username"], user["uid"]) == ("system:serviceaccount:default:a", made["metadata"]["uid"])
+    assert "authenticated" not in api.post(path, {"spec": {"token": token}}).body["status"]
+    assert api.post(path, {"spec": {"token": token}}, token="viewer").code == 403
 
 
 def test_a_local_question_is_about_the_namespace_of_its_path(api: Served) -> None:

@@ -49,6 +49,7 @@ class Holder:
     namespace: str
     name: str
     uid: str
+    audiences: tuple[str, ...]
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
@@ -117,7 +118,8 @@ class AccountTokens:
             namespace = about["namespace"] if resource.is_namespaced else ""
             if kind in about and not is_told and not self._is_there(resource, namespace, about[kind], now_ns):
                 return None
-        return Holder(about["namespace"], account["name"], account["uid"], _extra(claims["jti"], about))
+        extra = _extra(claims["jti"], about)
+        return Holder(about["namespace"], account["name"], account["uid"], tuple(claims["aud"]), extra)
 
     def _is_there(self, resource: Resource, namespace: str, reference: Json, now_ns: int) -> bool:
         found = self._objects.get(resource, namespace, reference["name"])

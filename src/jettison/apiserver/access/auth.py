@@ -25,7 +25,7 @@ from urllib.parse import unquote
 import msgspec
 import yaml
 
-from jettison.apiserver.access.account_tokens import AccountTokens
+from jettison.apiserver.access.account_tokens import AUDIENCE, AccountTokens, Holder
 from jettison.apiserver.access.roles import ROLES, Access
 from jettison.apiserver.http.statuses import bad_request
 from jettison.apiserver.objects.validation.metadata import label_name, subdomain_name
@@ -103,12 +103,20 @@ class Authenticator:
         token = rest.partition(" ")[0]
         if scheme.lower() != "bearer" or not token:
             return ANONYMOUS
-        return self._users.get(_digest(token)) or self._account(token)
+        found = self.review(token, (AUDIENCE,))
+        return None if found is None else found[0]
 
-    def _account(self, token: str) -> User | None:
-        holder = self.accounts.holder(token)
+    def review(self, token: str, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]] | None:
+        """The user behind a token that is meant for one of these audiences, and those for which it is."""
+        user = self._users.get(_digest(token))
+        if user is not None:
+            return (user, (AUDIENCE,)) if AUDIENCE in audiences else None
+        holder = self.accounts.holder(token, audiences)
         if holder is None:
             return None
+        return self._bearer(holder), tuple(each for each in audiences if each in holder.audiences)
+
+    def _bearer(self, holder: Holder) -> User:
         name = f"{_ACCOUNT_PREFIX}{holder.namespace}:{holder.name}"
         groups = (_ACCOUNTS, f"{_ACCOUNTS}:{holder.namespace}", AUTHENTICATED)
         return self.subject(User(name, groups, "", holder.uid, holder.extra))

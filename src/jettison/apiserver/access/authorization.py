@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from jettison.apiserver.access.account_tokens import AUDIENCE
 from jettison.apiserver.access.auth import Authenticator, User
 from jettison.apiserver.access.node_restriction import NodeRestriction, StoredObjects
 from jettison.apiserver.access.roles import Access, Grant, grants
@@ -24,6 +25,7 @@ from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, ref
 from jettison.engine.labels.field_selectors import FieldSelector, FieldTerm, parse_field_selector
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
+from jettison.manifests.times import time_text
 
 Json = Mapping[str, Any]
 Path = tuple[str, ...]
@@ -248,13 +250,16 @@ def _quoted(user: User) -> str:
 
 
 def answer_review(
-    resource: Resource, review: Json, asker: User, known: Authenticator, authorizer: Authorizer
+    resource: Resource, review: Json, asker: User, known: Authenticator, authorizer: Authorizer, now_ns: int
 ) -> dict[str, Any]:
     """The review with its status filled in. Its fields have the right types, and the asker may ask."""
     spec = review.get("spec") or {}
     match resource.kind:
         case "SelfSubjectReview":
+            review = {"metadata": {"creationTimestamp": time_text(now_ns)}}
             status = {"userInfo": _info(asker)}
+        case "TokenReview":
+            status = _token_status(spec, known)
         case "SelfSubjectRulesReview":
             if not spec.get("namespace"):
                 raise bad_request("no namespace on request")
@@ -266,6 +271,16 @@ def answer_review(
             user = asker if kind == "SelfSubjectAccessReview" else _subject(spec, known)
             status = _verdict(authorizer, user, _access(spec))
     return {"metadata": {}, **review, "status": status}
+
+
+def _token_status(spec: Json, known: Authenticator) -> dict[str, Any]:
+    if not spec.get("token"):
+        raise bad_request("token is required for TokenReview in authentication")
+    found = known.review(spec["token"], spec.get("audiences") or (AUDIENCE,))
+    if found is None:
+        return {"user": {}, "error": "invalid bearer token"}
+    user, audiences = found
+    return {"authenticated": True, "user": _info(user), "audiences": list(audiences)}
 
 
 def _check(kind: str, spec: Json, metadata: Json, group: str) -> None:

@@ -141,7 +141,11 @@ ROLES: Mapping[str, tuple[Grant, ...]] = {
         _grant("create", "serviceaccounts/token", own_only=True),
         _grant(_READ, "secrets configmaps", own_only=True),
         _grant("create update patch", "events events.events.k8s.io"),
-        _grant("create", "subjectaccessreviews.authorization.k8s.io localsubjectaccessreviews.authorization.k8s.io"),
+        _grant(
+            "create",
+            "subjectaccessreviews.authorization.k8s.io localsubjectaccessreviews.authorization.k8s.io"
+            " tokenreviews.authentication.k8s.io",
+        ),
     ),
 }
 

@@ -278,7 +278,8 @@ class Application:
         if target.namespace:
             metadata["namespace"] = target.namespace
         review = {**review, "metadata": metadata}
-        answer = answer_review(target.resource, review, request.user, self._authenticator, self._authorizer)
+        now_ns = self._clock.now_ns()
+        answer = answer_review(target.resource, review, request.user, self._authenticator, self._authorizer, now_ns)
         kind = {"kind": target.resource.kind, "apiVersion": target.resource.api_version}
         return show_document(request, target.resource.group, {**kind, **answer}, 201)
 

@@ -344,6 +344,7 @@ SELF_ACCESS_REVIEWS: Final = _review("authorization.k8s.io", "SelfSubjectAccessR
 SELF_RULES_REVIEWS: Final = _review("authorization.k8s.io", "SelfSubjectRulesReview")
 ACCESS_REVIEWS: Final = _review("authorization.k8s.io", "SubjectAccessReview")
 SELF_REVIEWS: Final = _review("authentication.k8s.io", "SelfSubjectReview")
+TOKEN_REVIEWS: Final = _review("authentication.k8s.io", "TokenReview")
 
 NODE_METRICS: Final = Resource(
     "metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", "", is_namespaced=False, verbs=("get", "list"), is_stored=False
@@ -357,7 +358,7 @@ RESOURCES: Final[tuple[Resource, ...]] = (
     SERVICE_ACCOUNTS, SERVICES,
     CUSTOM_RESOURCE_DEFINITIONS,
     CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS,
-    SELF_REVIEWS,
+    SELF_REVIEWS, TOKEN_REVIEWS,
     LOCAL_ACCESS_REVIEWS, SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, ACCESS_REVIEWS,
     JOBS,
     LEASES,

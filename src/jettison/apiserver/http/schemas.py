@@ -1,12 +1,13 @@
-"""OpenAPI schemas of the kinds that are served, for `kubectl explain`: fields and types from the table of structs, and
-what they mean from `field_words.txt`."""
+"""OpenAPI schemas of the kinds that are served, for `kubectl explain`: fields and types from the table of structs, what
+they mean from `field_words.txt`, and which of them must be there, or be one of a few texts, from `field_marks.txt`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.objects.resources import Resource
 from jettison.manifests.files.kinds import Field, Type, structs
@@ -35,14 +36,29 @@ _EVERY_KIND: Final[Mapping[str, Json]] = {
 }
 
 
+class FieldMarks(NamedTuple):
+    """What a schema says about a field beside its type."""
+
+    is_required: bool = False
+    choices: tuple[str, ...] = ()
+
+
+def component(struct: str, row: Resource) -> str:
+    """The name of a schema: the struct's, without the group and version that tell it from another one here."""
+    return struct.removeprefix(row.group.partition(".")[0].title() + row.version.title())
+
+
 def components(rows: list[Resource]) -> Json:
     """The schemas of these resources, and of everything in them. All are of one group and version."""
     if not rows:
         return {}
-    prefix = f"io.k8s.api.{rows[0].group.partition('.')[0] or 'core'}.{rows[0].version}."
+    first = rows[0]
+    prefix = f"io.k8s.api.{first.group.partition('.')[0] or 'core'}.{first.version}."
     kinds: dict[str, Resource] = {row.struct: row for row in rows}
-    found = {prefix + name: _schema(name, prefix, kinds.get(name)) for name in sorted(set(_closure(kinds)))}
-    return found | {prefix + name: dict(_SCALARS[base]) for base, name in _NAMED.items()}
+    names = {struct: prefix + component(struct, first) for struct in sorted(set(_closure(kinds)))}
+    names |= {base: prefix + name for base, name in _NAMED.items()}
+    found = {names[struct]: _schema(struct, names, kinds.get(struct)) for struct in names if struct not in _NAMED}
+    return found | {names[base]: dict(_SCALARS[base]) for base in _NAMED}
 
 
 def _closure(roots: Mapping[str, Resource]) -> Iterator[str]:
@@ -58,13 +74,13 @@ def _closure(roots: Mapping[str, Resource]) -> Iterator[str]:
         waiting += (each.type.base for each in known[name].fields.values() if each.type.base in known)
 
 
-def _schema(name: str, prefix: str, row: Resource | None) -> Json:
+def _schema(name: str, names: Mapping[str, str], row: Resource | None) -> Json:
     fields = structs()[name].fields
-    properties = {each.name: _property(name, each, prefix) for each in fields.values()}
+    properties = {each.name: _property(name, each, names) for each in fields.values()}
     schema: Json = {"type": "object", "properties": properties}
     if text := _words().get(name, {}).get(_ITSELF):
         schema["description"] = text
-    if required := sorted(each.name for each in fields.values() if _is_required(each)):
+    if required := [each for each, marks in _marks().get(name, {}).items() if marks.is_required]:
         schema["required"] = required
     if row is not None:
         schema["properties"] = {**_EVERY_KIND, **properties}
@@ -72,13 +88,10 @@ def _schema(name: str, prefix: str, row: Resource | None) -> Json:
     return schema
 
 
-def _is_required(field: Field) -> bool:
-    """Go writes it even when it is empty, and it is not a struct with defaults of its own."""
-    return field.is_always_written and not field.is_pointer and field.type.base in ("string", "int32", "int64")
-
-
-def _property(struct: str, field: Field, prefix: str) -> Json:
-    schema = _typed(field.type, prefix)
+def _property(struct: str, field: Field, names: Mapping[str, str]) -> Json:
+    schema = _typed(field.type, names)
+    if choices := _marks().get(struct, {}).get(field.name, FieldMarks()).choices:
+        (schema["items"] if field.type.shape else schema)["enum"] = list(choices)
     text = _words().get(struct, {}).get(field.name)
     if text is None and field.type.is_struct:
         text = _words().get(field.type.base, {}).get(_ITSELF)
@@ -97,25 +110,44 @@ def _property(struct: str, field: Field, prefix: str) -> Json:
     return schema
 
 
-def _typed(kind: Type, prefix: str) -> Json:
+def _typed(kind: Type, names: Mapping[str, str]) -> Json:
     if kind.shape:
-        inner = _typed(kind.element, prefix)
+        inner = _typed(kind.element, names)
         return {"type": "array", "items": inner} if kind.shape[0] == "[]" else {
             "type": "object", "additionalProperties": inner,
         }  # fmt: skip
     if kind.is_struct or kind.base in _NAMED:
-        return {"$ref": f"#/components/schemas/{prefix}{_NAMED.get(kind.base, kind.base)}"}
+        return {"$ref": f"#/components/schemas/{names[kind.base]}"}
     return dict(_SCALARS[kind.base])
 
 
 @cache
 def _words() -> Mapping[str, Mapping[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    current: dict[str, str] = {}
-    for line in files(__package__).joinpath("field_words.txt").read_text("utf-8").splitlines():
+    for struct, lines in _paragraphs("field_words.txt").items():
+        found[struct] = {name: text for name, _, text in (line.partition(": ") for line in lines)}
+    return found
+
+
+@cache
+def _marks() -> Mapping[str, Mapping[str, FieldMarks]]:
+    found: dict[str, dict[str, FieldMarks]] = {}
+    for struct, lines in _paragraphs("field_marks.txt").items():
+        fields = found[struct] = {}
+        for each in re.sub(r",\s+", ",", " ".join(lines)).split():
+            name, _, texts = each.partition(":")
+            choices = tuple("" if text == "-" else text for text in texts.split(",")) if texts else ()
+            fields[name.removesuffix("!")] = FieldMarks(name.endswith("!"), choices)
+    return found
+
+
+def _paragraphs(name: str) -> Mapping[str, list[str]]:
+    """The structs of a table, with the lines that are indented below each."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in files(__package__).joinpath(name).read_text("utf-8").splitlines():
         if line.startswith("  "):
-            name, _, text = line.strip().partition(": ")
-            current[name] = text
+            lines.append(line.strip())
         elif line and not line.startswith("#"):
-            current = found[line] = {}
+            lines = found[line] = []
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jettison.controllers.accounts import ACCOUNT, CERTIFICATES
+from jettison.controllers.accounts import ACCOUNT, CERTIFICATES, DESCRIPTION
 from jettison.errors import NotFound
 from jettison.runtimes.kube.client import KubeClient
 from jettison.runtimes.kube.kinds import CONFIG_MAPS, SERVICE_ACCOUNTS, Kind
@@ -31,9 +31,10 @@ def test_both_are_made_and_kept(kubeconfig: Path) -> None:
                 return await found(client, SERVICE_ACCOUNTS, ACCOUNT, namespace)
 
             async def certificates() -> str:
-                data = (await found(client, CONFIG_MAPS, CERTIFICATES, namespace)).get("data") or {}
-                text: str = data.get("ca.crt", "")
-                return text if "BEGIN CERTIFICATE" in text else ""
+                known = await found(client, CONFIG_MAPS, CERTIFICATES, namespace)
+                text: str = (known.get("data") or {}).get("ca.crt", "")
+                is_described = bool(known and known["metadata"].get("annotations", {}).get(DESCRIPTION))
+                return text if is_described and "BEGIN CERTIFICATE" in text else ""
 
             first = await until(account)
             assert (await until(certificates)).encode() == client.access.authority_pem
@@ -45,6 +46,8 @@ def test_both_are_made_and_kept(kubeconfig: Path) -> None:
 
             assert await until(another)
             await client.patch(CONFIG_MAPS, CERTIFICATES, {"data": {"ca.crt": "forged"}}, namespace)
+            assert await until(certificates)
+            await client.patch(CONFIG_MAPS, CERTIFICATES, {"metadata": {"annotations": None}}, namespace)
             assert await until(certificates)
 
     play(kubeconfig, scene)

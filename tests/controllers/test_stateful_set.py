@@ -80,6 +80,7 @@ def test_each_is_ready_before_the_next_comes(kubeconfig: Path) -> None:
             assert [each["metadata"]["name"] for each in await ground.pods()] == ["db-0"]
             await ground.become("db-0", "Running", ready=True)
             first, _ = await _until_names(ground, "db-0", "db-1")
+            assert first["metadata"]["generateName"] == "db-"
             async with ground.busy(Nodes(ground, node).round):
                 await _until_names(ground, "db-0", "db-1", "db-2")
                 status = await _until_status(ground, availableReplicas=3)

@@ -18,6 +18,12 @@ from jettison.runtimes.kube.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUN
 
 ACCOUNT: Final = "default"
 CERTIFICATES: Final = "kube-root-ca.crt"
+DESCRIPTION: Final = "kubernetes.io/description"
+_USE: Final = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "clusters."
+)
 
 
 class _InEveryNamespace:
@@ -42,12 +48,12 @@ class _InEveryNamespace:
         if found is None or is_terminating(found):
             return
         known = self._objects.get((namespace, self._name))
-        wanted = {"metadata": {"name": self._name, "namespace": namespace}, **self._content()}
         try:
             if known is None:
-                await self._client.create(self._kind, wanted, namespace)
+                new = {"metadata": {"name": self._name, "namespace": namespace}}
+                await self._client.create(self._kind, self._filled(new), namespace)
             elif not self._is_right(known):
-                await self._client.replace(self._kind, {**known, **self._content()})
+                await self._client.replace(self._kind, self._filled(known))
         except NotFound:
             return  # the namespace is gone
         except ApiError as error:
@@ -55,8 +61,9 @@ class _InEveryNamespace:
             if error.reason not in ("AlreadyExists", "Forbidden"):
                 raise
 
-    def _content(self) -> Document:
-        return {}
+    def _filled(self, document: Document) -> Document:
+        """With all that it must have, and with what it has beside that."""
+        return document
 
     def _is_right(self, known: Document) -> bool:
         del known
@@ -83,11 +90,14 @@ class RootCertificateController(_InEveryNamespace):
         if self._data["ca.crt"]:
             await super().run()
 
-    def _content(self) -> Document:
-        return {"data": self._data}
+    def _filled(self, document: Document) -> Document:
+        metadata = document["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), DESCRIPTION: _USE}
+        return {**document, "metadata": {**metadata, "annotations": annotations}, "data": self._data}
 
     def _is_right(self, known: Document) -> bool:
-        return (known.get("data") or {}) == self._data
+        is_described = bool((known["metadata"].get("annotations") or {}).get(DESCRIPTION))
+        return is_described and (known.get("data") or {}) == self._data
 
 
 def _names(change: Change) -> Iterator[str]:

@@ -65,7 +65,7 @@ def test_a_mistake_of_ours_is_no_refusal() -> None:
 
 def test_a_pod_of_an_empty_template() -> None:
     pod = pod_from_template(OWNER_KIND, OWNER, {})
-    assert set(pod["metadata"]) == {"ownerReferences"}
+    assert set(pod["metadata"]) == {"generateName", "ownerReferences"}
     assert pod["spec"] == {}
 
 

@@ -130,9 +130,9 @@ class PodControl:
 
     async def create(self, owner: Document, template: Document, prefix: str = "") -> Document:
         """One pod; its name begins with the owner's, or with the prefix that is given."""
-        name = prefix or f"{owner['metadata']['name']}-"
         pod = pod_from_template(self._owner_kind, owner, template)
-        pod["metadata"]["generateName"] = name if len(name) <= _LONGEST_PREFIX else name[:-1]
+        if prefix:
+            pod["metadata"]["generateName"] = prefix
         try:
             made = await self._around.client.create(PODS, pod, key_of(owner)[0])
         except (ApiError, RuntimeFailure) as error:
@@ -217,6 +217,8 @@ def pod_from_template(owner_kind: OwnerKind, owner: Document, template: Document
     """A pod without a name: labels, annotations and finalizers of the template, and the owner as its controller."""
     metadata = template.get("metadata") or {}
     kept: dict[str, Any] = {key: metadata[key] for key in ("labels", "annotations", "finalizers") if metadata.get(key)}
+    prefix = f"{owner['metadata']['name']}-"
+    kept["generateName"] = prefix if len(prefix) <= _LONGEST_PREFIX else prefix[:-1]
     kept["ownerReferences"] = [owner_kind.reference(owner)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": template.get("spec") or {}}
 

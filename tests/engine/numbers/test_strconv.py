@@ -16,6 +16,7 @@ from jettison.engine.numbers.strconv import (
     fraction_of,
     parse_int64,
     parse_percentage,
+    parse_uint,
     quote,
 )
 from jettison.errors import InputError
@@ -65,6 +66,26 @@ def test_digits_that_overflow_hide_what_follows_them(text: str) -> None:
     """Go reads from the left and stops at the digit that no longer fits 64 unsigned bits."""
     with pytest.raises(InputError, match=r"^strconv\.Atoi: parsing .*: value out of range$"):
         atoi(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "why"),
+    [
+        ("", 65_535, "invalid syntax"),
+        ("+1", 65_535, "invalid syntax"),
+        ("65535x", 65_535, "invalid syntax"),
+        ("65536", 65_535, "value out of range"),
+        ("65536x", 65_535, "value out of range"),
+        ("18446744073709551616", 2**64 - 1, "value out of range"),
+        ("9" * 10_000, 2**64 - 1, "value out of range"),
+    ],
+)
+def test_unsigned_integers_have_no_sign_and_a_width(text: str, most: int, why: str) -> None:
+    """The errors are Go's, and so is which of the two comes first."""
+    with pytest.raises(InputError) as caught:
+        parse_uint(text, most)
+    assert str(caught.value) == f'strconv.ParseUint: parsing "{text}": {why}'
+    assert parse_uint("0" * 10_000 + str(most), most) == most
 
 
 @given(st.integers(INT64_MIN, INT64_MAX))

@@ -18,8 +18,8 @@ from jettison.apiserver.objects.validation.metadata import (
     validate_metadata_update,
 )
 from jettison.apiserver.objects.validation.mistakes import Mistake, first_of, invalid, refusal
-from jettison.engine.numbers.strconv import quote
-from jettison.errors import ApiError
+from jettison.engine.numbers.strconv import parse_uint
+from jettison.errors import ApiError, InputError
 from jettison.manifests.times import time_text
 
 Json = dict[str, Any]
@@ -219,16 +219,20 @@ def check_namespace(metadata: Json, namespace: str) -> None:
 
 def check_unborn(metadata: Json) -> None:
     """The version of a new object is for the store to give. What is no version at all does not count."""
-    given = metadata.get("resourceVersion", "")
-    if given.isascii() and given.isdigit() and int(given):
+    try:
+        version = parse_uint(metadata.get("resourceVersion", ""))
+    except InputError:
+        return
+    if version:
         raise ApiError("resourceVersion should not be set on objects to be created")
 
 
 def check_number(metadata: Json) -> None:
     """Whether it is a version at all."""
-    given = metadata.get("resourceVersion", "")
-    if given and not (given.isascii() and given.isdigit()):
-        raise ApiError(f"strconv.ParseUint: parsing {quote(given)}: invalid syntax")
+    try:
+        parse_uint(metadata.get("resourceVersion") or "0")
+    except InputError as error:
+        raise ApiError(str(error)) from error
 
 
 def check_identity(resource: Resource, metadata: Json, old: Json, *, is_dry_run: bool = False) -> None:

@@ -26,7 +26,7 @@ from jettison.engine.labels.field_selectors import FieldSelector, parse_field_se
 from jettison.engine.labels.matching import FieldMatcher, LabelMatcher
 from jettison.engine.labels.requirements import Operator
 from jettison.engine.labels.selectors import LabelSelector, parse_label_selector
-from jettison.engine.numbers.strconv import quote
+from jettison.engine.numbers.strconv import parse_uint, quote
 from jettison.errors import ApiError, InputError
 from jettison.values import frozen
 
@@ -259,10 +259,10 @@ def resource_version(request: Request) -> int:
 def watched_version(request: Request) -> int:
     """As above, for a watch or a read of one object: upstream answers 500 to nonsense there."""
     text = request.parameter("resourceVersion")
-    if text and not (text.isascii() and text.isdigit() and len(text) < 20):
-        why = f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"
-        raise ApiError(f"resourceVersion: Invalid value: {quote(text)}: {why}")
-    return int(text or "0")
+    try:
+        return parse_uint(text or "0")
+    except InputError as error:
+        raise ApiError(f"resourceVersion: Invalid value: {quote(text)}: {error}") from error
 
 
 def _check_match(request: Request) -> None:

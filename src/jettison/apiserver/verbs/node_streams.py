@@ -25,7 +25,8 @@ from jettison.apiserver.verbs.node_client import (
     unavailable,
 )
 from jettison.apiserver.verbs.tunnels import pass_on, read_passed, split_name, tunnel, upgrade_headers
-from jettison.engine.numbers.strconv import quote
+from jettison.engine.numbers.strconv import parse_uint
+from jettison.errors import InputError
 
 STREAMS: Final = frozenset({"exec", "attach", "portforward"})
 
@@ -108,8 +109,8 @@ class NodeStreams:
 def _ports(request: Request) -> list[str]:
     listed = [each for value in request.parameters.get("ports", ()) for each in value.split(",")]
     for each in listed:
-        is_number = each.isascii() and each.isdigit()
-        if not is_number or int(each) > _HIGHEST_PORT:
-            why = "value out of range" if is_number else "invalid syntax"
-            raise bad_request(f"cannot convert to []int32: strconv.ParseUint: parsing {quote(each)}: {why}")
+        try:
+            parse_uint(each, _HIGHEST_PORT)
+        except InputError as error:
+            raise bad_request(f"cannot convert to []int32: {error}") from error
     return listed

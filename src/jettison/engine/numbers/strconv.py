@@ -16,7 +16,7 @@ from jettison.errors import InputError
 
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
-_UINT64_MAX: Final = 2**64 - 1
+UINT64_MAX: Final = 2**64 - 1
 _ESCAPES: Final = {
     "\a": r"\a",
     "\b": r"\b",
@@ -57,18 +57,32 @@ def atoi(text: str) -> int:
     out of range (twenty nines overflow 64 unsigned bits before the `x` is seen), `9999999999999999999x` with
     one nine less is bad syntax.
     """
-    unsigned = text[1:] if text.startswith(("+", "-")) else text
-    rest = unsigned.lstrip("0123456789")
-    digits = unsigned.removesuffix(rest)
-    significant = digits.lstrip("0")
-    # Never convert a long run of digits: Python refuses more than 4300 of them with an error of its own.
-    magnitude = int(significant or "0") if len(significant) <= len(str(_UINT64_MAX)) else _UINT64_MAX + 1
-    if magnitude <= _UINT64_MAX and (rest or not digits):
+    magnitude = _magnitude(text[1:] if text.startswith(("+", "-")) else text, UINT64_MAX)
+    if magnitude is None:
         raise InputError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
     number = -magnitude if text.startswith("-") else magnitude
     if not INT64_MIN <= number <= INT64_MAX:
         raise InputError(f"strconv.Atoi: parsing {quote(text)}: value out of range")
     return number
+
+
+def parse_uint(text: str, most: int = UINT64_MAX) -> int:
+    """Go's ParseUint(text, 10, …), with its error texts and the surprise of `atoi`."""
+    number = _magnitude(text, most)
+    if number is None or number > most:
+        why = "invalid syntax" if number is None else "value out of range"
+        raise InputError(f"strconv.ParseUint: parsing {quote(text)}: {why}")
+    return number
+
+
+def _magnitude(text: str, most: int) -> int | None:
+    """The number in the text, or one above `most` where its digits exceed that; None for what is no number before."""
+    rest = text.lstrip("0123456789")
+    digits = text.removesuffix(rest)
+    significant = digits.lstrip("0")
+    # Never convert a long run of digits: Python refuses more than 4300 of them with an error of its own.
+    number = int(significant or "0") if len(significant) <= len(str(most)) else most + 1
+    return None if number <= most and (rest or not digits) else number
 
 
 def quote(text: str) -> str:

@@ -217,3 +217,17 @@ def test_a_table_is_one_document_however_many_rows_are_drawn_at_once(api: Served
         assert body["metadata"] == {"resourceVersion": str(api.store.version)}
         assert [row["cells"][:2] for row in body["rows"]] == [[name, 1] for name in names]
         assert all((row["object"] or {}).get("kind") == kind for row in body["rows"])
+
+
+def test_rows_say_which_client_owns_which_field(api: Served) -> None:
+    """As in the object itself, in lists, of one object and in watches; a row without an object says nothing."""
+    made = api.post(PODS, pod_document("p"))
+    owners = made.body["metadata"]["managedFields"]
+    for include in ("", "Metadata", "Object"):
+        for path in (PODS, f"{PODS}/p"):
+            (row,) = api.get(path, query=f"includeObject={include}", accept=TABLE).body["rows"]
+            assert row["object"]["metadata"]["managedFields"] == owners
+    (rehearsed,) = api.post(PODS, pod_document("q"), query="dryRun=All", accept=TABLE).body["rows"]
+    assert rehearsed["object"]["metadata"]["managedFields"]
+    for path in (PODS, f"{PODS}/p"):
+        assert api.get(path, query="includeObject=None", accept=TABLE).body["rows"][0]["object"] is None

@@ -216,6 +216,8 @@ def test_a_table_has_its_columns_once(api: Served) -> None:
     found = events(watched(api, "", accept=accept))
     assert [bool(each["object"]["columnDefinitions"]) for each in found] == [True, False]
     assert found[1]["object"]["rows"][0]["cells"][0] == "b"
+    owners = api.get(f"{POD_PATH}/b").body["metadata"]["managedFields"]
+    assert found[1]["object"]["rows"][0]["object"]["metadata"]["managedFields"] == owners
 
 
 def test_metadata_alone(api: Served) -> None:

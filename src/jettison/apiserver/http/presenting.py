@@ -13,7 +13,7 @@ from jettison.apiserver.http import forms
 from jettison.apiserver.http.forms import JSON, form_of, metadata_of, not_of_this_shape
 from jettison.apiserver.http.requests import Request
 from jettison.apiserver.objects import tables
-from jettison.apiserver.objects.ownership.records import Entries, documents
+from jettison.apiserver.objects.ownership.records import Entries, encoded
 from jettison.apiserver.objects.resources import NEW_EVENTS, Resource, shown_event
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.listing import Page
@@ -85,13 +85,12 @@ def show_object(request: Request, resource: Resource, stored: Stored, now_ns: in
 def show_value(
     request: Request, resource: Resource, value: Json, now_ns: int, code: int = 200, managed: Entries = ()
 ) -> Response:
-    """An object that is not stored: a dry run, or what has just been deleted. Rows of tables are without `managed`."""
+    """An object that is not stored: a dry run, or what has just been deleted."""
+    value = owned(value, managed)
     if form_of(request).shape == forms.TABLE:
         metadata = {key: value["metadata"][key] for key in ("resourceVersion",) if key in value["metadata"]}
         return Response(code, _table(request, resource, [value], metadata, now_ns))
     shown = shown_event(value) if resource is NEW_EVENTS else value
-    if managed:
-        shown = {**shown, "metadata": {**shown["metadata"], "managedFields": documents(managed)}}
     document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
     return show_document(request, resource.group, document, code, resource.inner_annotation)
 
@@ -138,34 +137,44 @@ def _page_table(request: Request, resource: Resource, page: Page, now_ns: int) -
     decode = tables.row_decoder(resource, include)
     for start in range(0, len(page.items), _ROWS_AT_ONCE):
         items = page.items[start : start + _ROWS_AT_ONCE]
-        objects = [item.passing_object(decode) if decode else item.listed_object() for item in items]
+        objects = [_row_source(item, decode, include) for item in items]
         parts += (encode(tables.rows(resource, objects, now_ns, include, api_version))[1:-1], b",")
     return [*(parts[:-1] if page.items else parts), _END]
 
 
+def _row_source(item: Stored, decode: Callable[[bytes], Json] | None, include: str) -> Json:
+    """What a row is made of; without the entries where it shows no object."""
+    value = item.passing_object(decode) if decode else item.listed_object()
+    return value if include == "None" else owned(value, item.managed)
+
+
 def _page_metadata(api_version: str, resource: Resource, page: Page) -> list[bytes]:
-    items = [metadata_of(owned(item), api_version, resource.inner_annotation) for item in page.items] or None
+    items = [metadata_of(whole(item), api_version, resource.inner_annotation) for item in page.items] or None
     head = {"kind": forms.METADATA_LIST, "apiVersion": api_version, "metadata": page.metadata}
     return [encode({**head, "items": items})]
 
 
-def owned(stored: Stored) -> Json:
-    """The object with the entries that say which client owns which field."""
-    value = stored.listed_object()
-    if not stored.managed:
+def owned(value: Json, managed: Entries) -> Json:
+    """The object with the entries that say which client owns which field, to be encoded: they are bytes already."""
+    if not managed:
         return value
-    return {**value, "metadata": {**value["metadata"], "managedFields": documents(stored.managed)}}
+    return {**value, "metadata": {**value["metadata"], "managedFields": msgspec.Raw(encoded(managed))}}
+
+
+def whole(stored: Stored) -> Json:
+    """As above, of a stored object."""
+    return owned(stored.listed_object(), stored.managed)
 
 
 def document(resource: Resource, stored: Stored) -> bytes:
     """One object with kind and apiVersion."""
     if resource is NEW_EVENTS:
-        return encode({"kind": resource.kind, "apiVersion": resource.api_version, **shown_event(owned(stored))})
+        return encode({"kind": resource.kind, "apiVersion": resource.api_version, **shown_event(whole(stored))})
     return stored.document(resource)
 
 
 def _item(resource: Resource, stored: Stored) -> bytes:
-    return encode(shown_event(owned(stored))) if resource is NEW_EVENTS else stored.body
+    return encode(shown_event(whole(stored))) if resource is NEW_EVENTS else stored.body
 
 
 def _table(

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,6 @@ _decode = msgspec.json.Decoder().decode
 _METADATA: Final = b'{"metadata":{'
 _METADATA_BYTES: Final = len(_METADATA)
 _MANAGED: Final = b'{"metadata":{"managedFields":['
-_MOST_HEADS: Final = 512
 _MOST_TEXT_BYTES: Final = 1024 * 1024
 MOST_VALUE_BYTES: Final = 11_500_000
 """Bytes of objects that stay decoded, the latest ones: 57 MB in memory, 7,500 small pods. To decode one again takes
@@ -223,7 +222,6 @@ def _stamped(value: Json, version: int) -> Json:
     return stamped
 
 
-@lru_cache(_MOST_HEADS)
 def _head(managed: Entries) -> bytes:
     """The beginning of an object with entries. An object is never without a version, so that something follows."""
     return b'{"metadata":{"managedFields":%s,' % encoded(managed)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http import forms
 from jettison.apiserver.http.forms import form_of, metadata_of
-from jettison.apiserver.http.presenting import document, encode, owned
+from jettison.apiserver.http.presenting import document, encode, whole
 from jettison.apiserver.http.requests import Request, Target, boolean, integer, invalid_options
 from jettison.apiserver.http.statuses import bad_request, expired, failure_status
 from jettison.apiserver.objects import tables
@@ -257,9 +257,9 @@ class Watcher:
     def _shown(self, stored: Stored) -> bytes:
         match self._form.shape:
             case forms.TABLE:
-                return self._table([stored.object], stored.version)
+                return self._table([whole(stored)], stored.version)
             case forms.METADATA:
-                return encode(metadata_of(owned(stored), self._form.api_version, self._resource.inner_annotation))
+                return encode(metadata_of(whole(stored), self._form.api_version, self._resource.inner_annotation))
         return document(self._resource, stored)
 
     def _table(self, objects: list[dict[str, Any]], version: int) -> bytes:

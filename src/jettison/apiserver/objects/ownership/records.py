@@ -7,6 +7,7 @@ each text of fields is in memory once, and an entry is a small tuple that refers
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ _TYPE: Final = "FieldsV1"
 _MOST_TEXTS: Final = 4096
 _MOST_TEXT_BYTES: Final = 4 * 1024 * 1024
 _LONGEST_SHARED: Final = 16 * 1024
+_MOST_ENCODED: Final = 512
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -110,6 +112,7 @@ class _Object(msgspec.Struct):
 _shown_object = msgspec.json.Decoder(_Object).decode
 
 
+@lru_cache(_MOST_ENCODED)
 def encoded(entries: Entries) -> bytes:
     """As `metadata.managedFields` has them."""
     return _encode(

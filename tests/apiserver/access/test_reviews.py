@@ -22,10 +22,10 @@ from jettison.errors import ApiError
 from tests.apiserver.access.test_auth import NothingStored, account_tokens
 from tests.apiserver.served import Served
 
-NOW = 1767225600 * 10**9
 RIGHTS = Authorizer(NothingStored())
 KNOWN = Authenticator([TokenEntry("b" * 16, "bob", "evictor")], account_tokens())
 ADMIN, EVICTOR = User("ann", ("system:masters",), "admin"), User("bob", ("jettison:evictors",), "evictor")
+NOW = "2026-01-01T00:00:00Z"
 NODE = User("system:node:n1", ("system:nodes",), "node")
 EVICT = {"resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "eviction", "namespace": "a"}}
 DELETE = {"resourceAttributes": {"verb": "delete", "resource": "pods", "namespace": "a"}}
@@ -153,8 +153,8 @@ def test_may_a_node_list_these(selector: dict[str, Any], expected: bool) -> None
 
 
 def test_self_subject_review() -> None:
-    assert answer_review(SELF_REVIEWS, {"metadata": {"name": "x"}}, EVICTOR, KNOWN, RIGHTS, NOW) == {
-        "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+    assert answer_review(SELF_REVIEWS, {}, EVICTOR, KNOWN, RIGHTS, NOW) == {
+        "metadata": {"creationTimestamp": NOW},
         "status": {"userInfo": {"username": "bob", "groups": ["jettison:evictors"]}},
     }
 
@@ -194,3 +194,13 @@ def test_a_local_question_is_about_the_namespace_of_its_path(api: Served) -> Non
     assert (answer.code, answer.body["status"]) == (201, {"allowed": True})
     answer = api.post(path, {"spec": {"user": "viewer", "resourceAttributes": {**about, "namespace": "other"}}})
     assert (answer.code, "must match metadata.namespace" in answer.message) == (422, True)
+
+
+def test_a_question_says_which_fields_its_client_has_set(api: Served) -> None:
+    """As any object that is posted; the answer about all rules is made anew."""
+    path = "/apis/authorization.k8s.io/v1"
+    (entry,) = api.post(f"{path}/selfsubjectaccessreviews", {"spec": EVICT}).body["metadata"]["managedFields"]
+    named: dict[str, Any] = {f"f:{key}": {} for key in EVICT["resourceAttributes"]}
+    assert entry["fieldsV1"] == {"f:spec": {"f:resourceAttributes": {".": {}, **named}}}
+    answer = api.post(f"{path}/selfsubjectrulesreviews", {"spec": {"namespace": "a"}})
+    assert answer.body["metadata"] == {}

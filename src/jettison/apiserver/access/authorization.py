@@ -25,7 +25,6 @@ from jettison.apiserver.objects.validation.mistakes import Mistake, invalid, ref
 from jettison.engine.labels.field_selectors import FieldSelector, FieldTerm, parse_field_selector
 from jettison.engine.numbers.strconv import quote
 from jettison.errors import ApiError, InputError
-from jettison.manifests.times import time_text
 
 Json = Mapping[str, Any]
 Path = tuple[str, ...]
@@ -250,13 +249,13 @@ def _quoted(user: User) -> str:
 
 
 def answer_review(
-    resource: Resource, review: Json, asker: User, known: Authenticator, authorizer: Authorizer, now_ns: int
+    resource: Resource, review: Json, asker: User, known: Authenticator, authorizer: Authorizer, now: str
 ) -> dict[str, Any]:
     """The review with its status filled in. Its fields have the right types, and the asker may ask."""
     spec = review.get("spec") or {}
     match resource.kind:
         case "SelfSubjectReview":
-            review = {"metadata": {"creationTimestamp": time_text(now_ns)}}
+            review = {"metadata": {"creationTimestamp": now}}
             status = {"userInfo": _info(asker)}
         case "TokenReview":
             status = _token_status(spec, known)
@@ -264,7 +263,7 @@ def answer_review(
             if not spec.get("namespace"):
                 raise bad_request("no namespace on request")
             # The answer does not repeat what was asked.
-            review = {**review, "spec": {}}
+            review = {"metadata": {}, "spec": {}}
             status = _rules(asker)
         case kind:
             _check(kind, spec, review.get("metadata") or {}, resource.group)

@@ -27,6 +27,8 @@ from jettison.apiserver.http.presenting import Response, encode, show_document
 from jettison.apiserver.http.requests import Request, Target, method_not_allowed, timeout_seconds
 from jettison.apiserver.http.statuses import failure_status, internal_error, unknown_path
 from jettison.apiserver.http.yaml_answers import yaml_of
+from jettison.apiserver.objects.ownership.records import documents
+from jettison.apiserver.objects.ownership.tracking import blank, track
 from jettison.apiserver.objects.resources import BINDINGS, GROUP_VERSIONS, NODE_METRICS, NODES, POD_METRICS
 from jettison.apiserver.objects.writing import check_namespace
 from jettison.apiserver.storage.store import Store
@@ -86,6 +88,7 @@ class Application:
         self._authenticator = authenticator
         self._authorizer = Authorizer(store)
         objects = Objects(store, clock, self._authorizer, has_accounts=has_accounts)
+        self._writer = objects.writer
         subresources = Subresources(objects, Evictions(store, clock, evictions))
         self._logs = ContainerLogs(store, clock, logs or (None if nodes is None else NodeLogs(nodes)))
         self._usage = ResourceUsage(store, clock, nodes, usage_pause_seconds)
@@ -278,8 +281,11 @@ class Application:
         if target.namespace:
             metadata["namespace"] = target.namespace
         review = {**review, "metadata": metadata}
-        now_ns = self._clock.now_ns()
-        answer = answer_review(target.resource, review, request.user, self._authenticator, self._authorizer, now_ns)
+        writer = self._writer(request, target.resource, "", options)
+        if managed := track(writer, (), blank(target.resource), review):
+            metadata["managedFields"] = documents(managed)
+        rights = (self._authenticator, self._authorizer)
+        answer = answer_review(target.resource, review, request.user, *rights, writer.time)
         kind = {"kind": target.resource.kind, "apiVersion": target.resource.api_version}
         return show_document(request, target.resource.group, {**kind, **answer}, 201)
 

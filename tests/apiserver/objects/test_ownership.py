@@ -100,6 +100,26 @@ def test_evicting_and_binding_change_no_entry(api: Served) -> None:
     assert api.get(f"{PODS}/p").body["metadata"]["managedFields"] == before
 
 
+def test_an_eviction_through_a_budget_is_a_write_of_its_status(api: Served) -> None:
+    """By the server, as in Kubernetes; and it takes the number of disruptions from the client that has counted it."""
+    api.pod("p")
+    api.budget(status={"disruptionsAllowed": 2, "currentHealthy": 2, "desiredHealthy": 0, "expectedPods": 2})
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/pdb"
+    before = api.get(path)
+    assert api.evict("p", {"dryRun": ["All"]}).code == 201
+    assert api.get(path).body["metadata"]["managedFields"] == before.body["metadata"]["managedFields"]
+    assert api.evict("p").code == 201
+    after = api.get(path)
+    assert ("kube-apiserver", "Update", "policy/v1", "status") in entries(
+        after, "manager", "operation", "apiVersion", "subresource"
+    )
+    spent = [".status.disruptedPods", ".status.disruptedPods.p", ".status.disruptionsAllowed"]
+    assert sorted(owned(after, "kube-apiserver", "status")) == spent
+    counted = before.body["metadata"]["managedFields"][-1]["manager"]
+    assert ".status.disruptionsAllowed" in owned(before, counted, "status")
+    assert ".status.disruptionsAllowed" not in owned(after, counted, "status")
+
+
 def test_apply_owns_what_it_says_and_removes_what_it_says_no_more(api: Served) -> None:
     first = deployment(replicas=2, minReadySeconds=5)
     first["metadata"]["annotations"] = {"a": "1", "b": "1"}

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from jettison.apiserver.http.bodies import Expected, read_object
 from jettison.apiserver.http.requests import Request, WriteOptions
 from jettison.apiserver.http.statuses import bad_request
+from jettison.apiserver.objects.ownership.tracking import Writer, track
 from jettison.apiserver.objects.resources import BUDGETS, PODS
 from jettison.apiserver.objects.validation.mistakes import invalid, refusal
 from jettison.apiserver.storage.store import Store
@@ -52,6 +53,8 @@ EVICTION: Final = Expected("Eviction", ("policy/v1", "policy/v1beta1"), "Evictio
 LONGEST_SECONDS: Final = 34.0
 _TIMED_OUT: Final = "Timeout: request did not complete within requested timeout - context deadline exceeded"
 _LOOK_SECONDS: Final = 0.01
+# As Kubernetes' server calls itself where it writes the status of a budget.
+_SPENDER: Final = "kube-apiserver"
 _CONDITION: Final = "DisruptionTarget"
 _REASON: Final = "EvictionByEvictionAPI"
 _MESSAGE: Final = "Eviction API: evicting"
@@ -279,8 +282,10 @@ class Evictions:
         else:
             status = {**old, **budget_status_data(spent)}
         spending = {**value, "status": status}
+        writer = Writer(BUDGETS, _SPENDER, "status", time_text(now_ns))
+        managed = track(writer, known.stored.managed, value, spending)
         over = self._spent.get(key)
-        stored = self._store.put(BUDGETS, *key, spending, is_for_removal=True, over=over)
+        stored = self._store.put(BUDGETS, *key, spending, managed=managed, is_for_removal=True, over=over)
         self._spent[key] = stored
         self._known[key] = _Known(stored, budget.with_status(spent), known.selector)
 

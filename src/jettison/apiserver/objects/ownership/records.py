@@ -112,9 +112,14 @@ class _Object(msgspec.Struct):
 _shown_object = msgspec.json.Decoder(_Object).decode
 
 
-@lru_cache(_MOST_ENCODED)
 def encoded(entries: Entries) -> bytes:
     """As `metadata.managedFields` has them."""
+    # Those of a budget that many pods are evicted through grow with each.
+    is_short = sum(len(each.fields) for each in entries) <= _LONGEST_SHARED
+    return _known_text(entries) if is_short else _text(entries)
+
+
+def _text(entries: Entries) -> bytes:
     return _encode(
         [
             _Shown(
@@ -124,6 +129,9 @@ def encoded(entries: Entries) -> bytes:
             for each in entries
         ]
     )  # fmt: skip
+
+
+_known_text: Final = lru_cache(_MOST_ENCODED)(_text)
 
 
 def entries_in(body: bytes) -> Entries:

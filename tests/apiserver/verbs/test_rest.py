@@ -181,6 +181,17 @@ def test_a_pod_is_bound_once(api: Served) -> None:
     assert api.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {}}).code == 500
 
 
+@pytest.mark.parametrize("part", ["binding", "eviction"])
+def test_owners_that_are_named_twice_are_warned_of_where_nothing_keeps_them(api: Served, part: str) -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    metadata = {"name": "p", "ownerReferences": [owner, owner]}
+    target = {"target": {"name": "n"}} if part == "binding" else {}
+    api.post(PODS, pod_document("p"))
+    answer = api.post(f"{PODS}/p/{part}", {"metadata": metadata, **target})
+    assert answer.code == 201
+    assert "duplicate UID(s) observed: u" in answer.headers["warning"]
+
+
 def test_events_are_one_collection_in_two_forms(api: Served) -> None:
     old = {
         "metadata": {"name": "e"},

@@ -31,6 +31,7 @@ from jettison.apiserver.objects.writing import (
     check_namespace,
     check_unchanged,
     check_version,
+    distinct_owners,
 )
 from jettison.apiserver.storage.stored import Stored
 from jettison.apiserver.verbs.eviction import LONGEST_SECONDS, Evictions, check_eviction, read_eviction
@@ -66,6 +67,7 @@ class Subresources:
         seconds = timeout_seconds(request) or LONGEST_SECONDS
         body = read_eviction(request, options)
         check_namespace(body["metadata"], target.namespace)
+        request.warnings += distinct_owners(body["metadata"], is_patched=False)
         self._objects.admission.check_namespace(PODS, target.namespace, target.name)
         order = check_eviction(body, target.namespace, target.name, options)
         self._check_evictor(request, target)
@@ -101,6 +103,7 @@ class Subresources:
         binding = read_object(request, BINDING, options.validation)
         name = target.name or binding["metadata"].get("name", "")
         check_namespace(binding["metadata"], target.namespace)
+        request.warnings += distinct_owners(binding["metadata"], is_patched=False)
         if not target.name:
             # The older path forgets it.
             binding["metadata"].pop("uid", None)

@@ -120,6 +120,38 @@ def test_an_eviction_through_a_budget_is_a_write_of_its_status(api: Served) -> N
     assert ".status.disruptionsAllowed" not in owned(after, counted, "status")
 
 
+@pytest.mark.parametrize("part", ["ephemeralcontainers", "resize"])
+def test_a_client_owns_what_it_sends_to_a_part_and_the_part_leaves_alone(api: Served, part: str) -> None:
+    api.post(PODS, pod_document("p"), query="fieldManager=one")
+    sent = api.get(f"{PODS}/p").body
+    sent["metadata"]["labels"] = {"q": "1"}
+    sent["spec"]["terminationGracePeriodSeconds"] = 5
+    sent["status"]["message"] = "m"
+    answer = api("PUT", f"{PODS}/p/{part}", sent, query="fieldManager=two")
+    assert (answer.code, answer.body["spec"]["terminationGracePeriodSeconds"]) == (200, 30)
+    assert {".metadata.labels.q", ".spec.terminationGracePeriodSeconds", ".status.message"} <= {
+        *owned(answer, "two", part)
+    }
+    assert ".spec.terminationGracePeriodSeconds" not in owned(answer, "one")
+
+
+def test_a_client_owns_what_waits_for_a_feature(api: Served) -> None:
+    """Kubernetes drops it, after it has noted which client has sent it."""
+    document = pod_document("p")
+    document["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    document["spec"]["containers"][0]["lifecycle"] = {"stopSignal": "SIGKILL"}
+    answer = api.post(PODS, document, query="fieldManager=one")
+    assert "schedulingGroup" not in answer.body["spec"]
+    assert "lifecycle" not in answer.body["spec"]["containers"][0]
+    found = owned(answer, "one")
+    assert ".spec.schedulingGroup.podGroupName" in found
+    assert any(each.endswith(".lifecycle.stopSignal") for each in found)
+    mount = {"name": "v", "mountPath": "/v"}
+    status = {"containerStatuses": [{"name": "c", "volumeMounts": [{**mount, "volumeStatus": {"image": {}}}]}]}
+    answer = api.patch(f"{PODS}/p/status", {"status": status}, query="fieldManager=two")
+    assert answer.body["status"]["containerStatuses"][0]["volumeMounts"] == [mount]
+
+
 def test_apply_owns_what_it_says_and_removes_what_it_says_no_more(api: Served) -> None:
     first = deployment(replicas=2, minReadySeconds=5)
     first["metadata"]["annotations"] = {"a": "1", "b": "1"}

@@ -28,7 +28,6 @@ def default_pod(pod: Json) -> None:
             if spec.get("hostNetwork"):
                 for port in container.get("ports") or ():
                     port.setdefault("hostPort", port["containerPort"])
-    pod.get("status", {}).pop("nodeAllocatableResourceClaimStatuses", None)
     if spec.get("resources"):
         _default_whole(spec)
     _join_addresses(pod["status"])
@@ -37,8 +36,6 @@ def default_pod(pod: Json) -> None:
 
 def default_pod_spec(spec: Json) -> None:
     """Of a pod or of a template."""
-    # Kubernetes drops what only a feature needs that is off by default.
-    spec.pop("schedulingGroup", None)
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -90,9 +87,6 @@ def _default_volume(volume: Json) -> None:
     for item in (volume.get("downwardAPI") or {}).get("items") or ():
         _default_field_reference(item)
     for source in (volume.get("projected") or {}).get("sources") or ():
-        # Both need features that are off by default.
-        source.pop("clusterTrustBundle", None)
-        source.pop("podCertificate", None)
         if "serviceAccountToken" in source:
             source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
         for item in (source.get("downwardAPI") or {}).get("items") or ():
@@ -132,21 +126,10 @@ def _default_container(container: Json) -> None:
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):
         if key in container:
             _default_probe(container[key])
-    if "lifecycle" in container:
-        _default_lifecycle(container)
+    hooks = container.get("lifecycle") or {}
+    for key in ("postStart", "preStop"):
+        _default_http(hooks.get(key) or {})
     round_amounts(container["resources"])
-
-
-def _default_lifecycle(container: Json) -> None:
-    """A signal to stop by waits for a feature that is off in Kubernetes; a lifecycle of nothing else goes, too."""
-    hooks = container["lifecycle"]
-    if "stopSignal" in hooks:
-        hooks = {key: hook for key, hook in hooks.items() if key != "stopSignal"}
-        container["lifecycle"] = hooks
-        if not hooks:
-            del container["lifecycle"]
-    for hook in hooks.values():
-        _default_http(hook)
 
 
 def round_amounts(resources: Json, keys: tuple[str, ...] = ("limits", "requests", "overhead")) -> None:

@@ -21,6 +21,38 @@ _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _ELECTION_FIELDS: Final = ("strategy", "preferredHolder")
 
 
+# What only a feature needs that is off by default. Kubernetes drops it; the client that sends it owns it all the same.
+def drop_from_pod(pod: Json) -> None:
+    """Of a pod."""
+    status = pod["status"]
+    status.pop("nodeAllocatableResourceClaimStatuses", None)
+    for key in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        for container in status.get(key) or ():
+            for mount in container.get("volumeMounts") or ():
+                mount.pop("volumeStatus", None)
+    _drop_from_spec(pod["spec"])
+
+
+def drop_from_template(value: Json) -> None:
+    """Of a workload."""
+    if template := value["spec"].get("template"):
+        _drop_from_spec(template["spec"])
+
+
+def _drop_from_spec(spec: Json) -> None:
+    spec.pop("schedulingGroup", None)
+    for volume in spec.get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            source.pop("clusterTrustBundle", None)
+            source.pop("podCertificate", None)
+    for key in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(key) or ():
+            if "stopSignal" in (hooks := container.get("lifecycle") or {}):
+                del hooks["stopSignal"]
+                if not hooks:
+                    del container["lifecycle"]
+
+
 def prepare_pod(pod: Json) -> None:
     """A new one waits; what its affinities and spreading ask of its own labels is written into them."""
     # A class that the client names is believed.

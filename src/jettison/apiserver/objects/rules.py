@@ -26,6 +26,8 @@ from jettison.apiserver.objects.preparing import (
     complete_node_status,
     complete_pod_status,
     default_numbered_set,
+    drop_from_pod,
+    drop_from_template,
     drop_lease_fields,
     drop_node_source,
     fresh_status,
@@ -197,6 +199,8 @@ class Rules:
     """
 
     default: Callable[[Json], None] = _nothing
+    # What the kind has, and this version does not keep.
+    drop: Callable[[Json], None] = _nothing
     prepare: Callable[[Json], None] = _nothing
     # Kubernetes shows an object as it has read it back: with defaults that follow from what it had filled in.
     read_back: Callable[[Json], None] = _nothing
@@ -227,6 +231,7 @@ class Rules:
 PLAIN_RULES: Final = Rules()
 POD_RULES: Final = Rules(
     default=default_pod,
+    drop=drop_from_pod,
     prepare=prepare_pod,
     validate=validate_pod,
     validate_update=validate_pod_update,
@@ -289,6 +294,7 @@ BUDGET_RULES: Final = Rules(
 DAEMON_SET_RULES: Final = Rules(
     warn=warn_template(),
     default=default_numbered_set,
+    drop=drop_from_template,
     prepare=prepare_daemon_set,
     prepare_change=renumber_template,
     validate=validate_daemon_set,
@@ -299,6 +305,7 @@ DAEMON_SET_RULES: Final = Rules(
 DEPLOYMENT_RULES: Final = Rules(
     warn=warn_template(warn_pods_names),
     default=default_deployment,
+    drop=drop_from_template,
     prepare=fresh_status("DeploymentStatus"),
     validate=validate_deployment,
     validate_update=validate_deployment_update,
@@ -310,6 +317,7 @@ DEPLOYMENT_RULES: Final = Rules(
 REPLICA_SET_RULES: Final = Rules(
     warn=warn_template(warn_pods_names),
     default=default_replica_set,
+    drop=drop_from_template,
     prepare=fresh_status("ReplicaSetStatus"),
     validate=validate_replica_set,
     validate_update=validate_replica_set_update,
@@ -319,6 +327,7 @@ REPLICA_SET_RULES: Final = Rules(
 REPLICATION_CONTROLLER_RULES: Final = Rules(
     warn=warn_template(warn_pods_names),
     default=default_replication_controller,
+    drop=drop_from_template,
     prepare=fresh_status("ReplicationControllerStatus"),
     validate_new_metadata=_own_metadata,
     validate=validate_replication_controller,
@@ -328,6 +337,7 @@ REPLICATION_CONTROLLER_RULES: Final = Rules(
 )
 STATEFUL_SET_RULES: Final = Rules(
     default=default_stateful_set,
+    drop=drop_from_template,
     prepare=prepare_stateful_set,
     prepare_change=keep_unavailable,
     name=label_name,
@@ -341,6 +351,7 @@ STATEFUL_SET_RULES: Final = Rules(
 )
 JOB_RULES: Final = Rules(
     default=default_job,
+    drop=drop_from_template,
     prepare=prepare_job,
     read_back=default_job,
     validate=validate_job,

@@ -73,6 +73,7 @@ def prepare_new(
     rules = resource.rules
     rules.default(value)
     admit(value)
+    rules.drop(value)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = _generated(metadata["generateName"])
     rules.prepare(value)
@@ -87,14 +88,24 @@ def prepare_new(
     return as_stored(value)
 
 
-def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[Json], None], part: str = "") -> Json:
+def prepare_changed(
+    resource: Resource,
+    new: Json,
+    old: Json,
+    note: Callable[[Json], None],
+    admit: Callable[[Json], None],
+    part: str = "",
+) -> Json:
     """A changed object, ready to be stored; equal to the old one if nothing has changed.
 
-    A write of the status, or of another `part`, keeps everything else; a write of the rest keeps the status. `admit`
-    has its say between the defaults and the validation.
+    A write of the status, or of another `part`, keeps everything else; a write of the rest keeps the status. `note`
+    sees what the client has sent, with defaults: the owner of a field is the client that has sent it, whatever becomes
+    of it. `admit` has its say between that and the validation.
     """
     rules = resource.rules
     rules.default(new)
+    note(new)
+    rules.drop(new)
     former = old["metadata"]
     metadata = _kept_metadata(new["metadata"], former)
     if not resource.is_namespaced:
@@ -120,7 +131,6 @@ def prepare_changed(resource: Resource, new: Json, old: Json, admit: Callable[[J
             changed["metadata"] = metadata
             if resource.has_status:
                 changed["status"] = old["status"]
-        # The owner of a field is the client that has sent it, whatever becomes of it.
         admit(changed)
         if not part:
             rules.prepare_change(changed, old)

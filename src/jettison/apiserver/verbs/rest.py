@@ -291,17 +291,19 @@ class Objects:
         # A user that may change a few fields only cannot say which client owns the others.
         given = None if self.authorizer.is_limited(user, access) else new["metadata"].get("managedFields")
 
-        def admit(changed: Json) -> None:
+        def note(sent: Json) -> None:
             nonlocal managed
             if not isinstance(made, Applied):
                 writer = self.writer(request, resource, target.subresource, options)
-                managed = track(writer, managed, _shown(resource, old), _shown(resource, changed), given)
-            if target.subresource != "status":
+                managed = track(writer, managed, _shown(resource, old), _shown(resource, sent), given)
+
+        def admit(changed: Json) -> None:
+            if not target.subresource:
                 self.admission.admit_change(resource, changed, old)
             self.authorizer.check_fields(user, access, old, changed)
 
         self.authorizer.check_write(user, access, name, old, new)
-        value = prepare_changed(resource, new, old, admit, target.subresource)
+        value = prepare_changed(resource, new, old, note, admit, target.subresource)
         if target.subresource in _WARNED_PARTS:
             request.warnings += resource.rules.warn_change(value, old)
         request.warnings += self.admission.check_changed(resource, value, old, target.subresource)

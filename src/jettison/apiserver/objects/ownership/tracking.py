@@ -159,7 +159,8 @@ def _stripped(fields: FieldSet) -> FieldSet:
 
 def _reset_fields(writer: Writer) -> FieldSet:
     """What a write of this part cannot change."""
-    if not writer.resource.has_status:
+    if not writer.resource.has_status or writer.subresource in writer.resource.rules.validate_parts:
+        # Of these parts upstream does not say what they keep.
         return {}
     if writer.subresource != "status":
         return {"f:status": {}}

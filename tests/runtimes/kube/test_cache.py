@@ -213,15 +213,14 @@ class _ForListsOnly(KubeClient):
     ],
 )
 def test_a_server_that_answers_only_lists_is_asked_less_and_less(
-    failure: Exception | None, why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    failure: Exception | None, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was asked for everything ten times a second. What is wrong is said once, and that it is over."""
-    monkeypatch.setattr("jettison.runtimes.kube.cache._FIRST_PAUSE", 0.05)
     caplog.set_level(logging.INFO, "jettison")
 
     async def scene() -> int:
         client = _ForListsOnly(failure)
-        running = asyncio.create_task(Cache(client, PODS, "", SystemClock(), 60).run())
+        running = asyncio.create_task(Cache(client, PODS, "", SystemClock(), 60, pauses=(0.05, 5)).run())
         await asyncio.sleep(1.2)
         lists = client.lists
         client.is_mended = True
@@ -352,9 +351,8 @@ def _renamed(pod: Document) -> Document:
 
 
 @pytest.mark.parametrize("answers", [BoundedAnswers(), AnswerReader()], ids=["agent", "controller"])
-def test_no_event_of_a_watch_ends_a_cache(answers: AnswerReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_event_of_a_watch_ends_a_cache(answers: AnswerReader) -> None:
     """One without a version ended the node that follows its pods, with all that it guards."""
-    monkeypatch.setattr("jettison.runtimes.kube.cache._LONGEST_PAUSE", 0.1)
     events = [json.dumps(each).encode() + b"\n" for each in HOSTILE]
 
     async def scene() -> set[str]:
@@ -366,7 +364,7 @@ def test_no_event_of_a_watch_ends_a_cache(answers: AnswerReader, monkeypatch: py
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             access = Access(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
             async with KubeClient(access, answers=answers) as client:
-                cache = Cache(client, PODS, "", SystemClock(), 3600)
+                cache = Cache(client, PODS, "", SystemClock(), 3600, pauses=(0.1, 0.1))
                 running = asyncio.create_task(cache.run())
 
                 async def is_done() -> bool:

@@ -1,4 +1,4 @@
-"""Events reach the server, also those of an outage; none holds up the others for ever."""
+"""Events reach the server, also those of an outage; those behind one that never arrives are sent, too."""
 
 from __future__ import annotations
 

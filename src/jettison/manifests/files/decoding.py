@@ -47,7 +47,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes, source: str) -> T:
     try:
         return decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise ManifestError(f"{source}: {_reworded(error) if data.strip() else 'is empty'}") from error
+        raise ManifestError(f"{source}: {_reworded(error) if bytes(data).strip() else 'is empty'}") from error
     except UnicodeDecodeError as error:
         raise ManifestError(f"{source}: not UTF-8") from error
     except RecursionError as error:

@@ -89,8 +89,16 @@ class Cache:
     """One kind. Objects are shared: they are never changed, only replaced."""
 
     def __init__(
-        self, client: KubeClient, kind: Kind, namespace: str, clock: Clock, resync_seconds: float, fields: str = ""
+        self,
+        client: KubeClient,
+        kind: Kind,
+        namespace: str,
+        clock: Clock,
+        resync_seconds: float,
+        fields: str = "",
+        pauses: tuple[float, float] = (_FIRST_PAUSE, _LONGEST_PAUSE),
     ) -> None:
+        """`pauses` are the first and the longest after a failure, in seconds."""
         self._client = client
         self._kind = kind
         self._namespace = namespace
@@ -107,7 +115,8 @@ class Cache:
         self._complaint = ""
         # Why the server could not be followed; empty while it can.
         self._outage = ""
-        self._pause = _FIRST_PAUSE
+        self._first_pause, self._longest_pause = pauses
+        self._pause = self._first_pause
         self.listed_ns = 0
         """When the last list was begun: whatever was so before is known."""
         self.is_listing = False
@@ -156,7 +165,7 @@ class Cache:
                 if not (isinstance(error, ApiError) and error.code == _EXPIRED):
                     self._say_of_outage(str(error))
                 await asyncio.sleep(self._pause * random.uniform(0.5, 1))  # noqa: S311  no secret
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                self._pause = min(2 * self._pause, self._longest_pause)
 
     def _say_of_outage(self, why: str) -> None:
         """Once for each reason, however long it lasts, and when it is over."""
@@ -216,11 +225,11 @@ class Cache:
         if not has_told and asyncio.get_running_loop().time() - begun < _SHORTEST_WATCH:
             raise ConnectionBroken("the server ended the watch at once")
         # A server that is stopping may take watches only to end them.
-        await asyncio.sleep(_FIRST_PAUSE)
+        await asyncio.sleep(self._first_pause)
         return since
 
     def _is_followed(self) -> None:
-        self._pause = _FIRST_PAUSE
+        self._pause = self._first_pause
         self._say_of_outage("")
 
     def _store(self, key: Key, change: Change) -> None:

@@ -17,7 +17,7 @@ from jettison.runtimes.kube.client import Document, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import EVENTS
 
 _MOST_WAITING: Final = 1000
-# Both are client-go's. The limit is for an event that the server hangs up at: it must not hold up the others for ever.
+# Both are client-go's. The limit is for an event at which the server always hangs up: those behind it are sent, too.
 _MOST_TRIES: Final = 12
 _PAUSE_SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ Json = dict[str, Any]
 pytestmark = pytest.mark.timeout(300)
 
 SLEEP = ["sleep", "1000"]
-DEAF = ["sh", "-c", "trap '' TERM; exec sleep 600"]
+DEAF = ["sh", "-c", "trap '' TERM; touch shared/deaf; exec sleep 600"]
 
 
 def test_the_node_makes_itself_known(served: Served, tmp_path: Path) -> None:
@@ -213,7 +213,12 @@ def test_a_deletion_can_be_hurried(served: Served, tmp_path: Path, grace: int) -
     async def scenario() -> None:
         async with joined(served, f"m{5 + grace}", tmp_path) as member:
             name = f"deaf-{grace}"
-            await member.create(name, DEAF, terminationGracePeriodSeconds=3600)
+            container = {
+                "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
+                "readinessProbe": {"exec": {"command": ["test", "-e", "shared/deaf"]}, "periodSeconds": 1},
+            }
+            spec = {"volumes": [{"name": "shared", "emptyDir": {}}], "terminationGracePeriodSeconds": 3600}
+            await member.create(name, DEAF, container=container, **spec)
             await member.until_ready(name)
             await member.admin.delete(PODS, name, "default")
             await until(lambda: _is_ending(member), seconds=PATIENCE)

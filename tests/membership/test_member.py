@@ -183,7 +183,7 @@ def test_a_deleted_pod_ends_within_its_grace_and_goes(served: Served, tmp_path: 
     """Its exit code is reported, and a watcher sees how it ended before it is gone."""
 
     async def scenario() -> None:
-        async with joined(served, "m4", tmp_path) as member:
+        async with joined(served, "m16", tmp_path) as member:
             await member.create("polite", ["sh", "-c", "trap 'kill $!; exit 7' TERM; sleep 600 & wait"])
             pod = await member.until_ready("polite")
             since = (await member.admin.list(PODS, "default")).resource_version
@@ -211,7 +211,7 @@ def test_a_deletion_can_be_hurried(served: Served, tmp_path: Path, grace: int) -
     """A pod that would have had an hour has a second, by force or by a shorter grace period."""
 
     async def scenario() -> None:
-        async with joined(served, f"m{5 + grace}", tmp_path) as member:
+        async with joined(served, f"m{18 + grace}", tmp_path) as member:
             name = f"deaf-{grace}"
             container = {
                 "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
@@ -427,7 +427,7 @@ def test_a_pod_that_a_finalizer_keeps_is_not_asked_to_go_without_end(
         return await delete(client, kind, name, *arguments)
 
     async def scenario() -> None:
-        async with joined(served, "m13", tmp_path) as member:
+        async with joined(served, "m17", tmp_path) as member:
             await member.create("held", SLEEP)
             await member.until_ready("held")
             patch = {"metadata": {"finalizers": ["example.org/hold"]}}

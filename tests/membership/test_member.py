@@ -269,6 +269,24 @@ def test_a_restarted_agent_finds_its_pods_and_starts_nothing_twice(served: Serve
     play(scenario())
 
 
+def test_a_node_with_another_address_goes_on_with_its_pods(served: Served, tmp_path: Path) -> None:
+    """The former address was kept beside the new one, which the API refuses: no status was reported any more."""
+
+    async def scenario() -> None:
+        async with joined(served, "m20", tmp_path, address="127.0.0.9", keeps_pods=True) as member:
+            await member.create("moved", SLEEP)
+            assert (await member.until_ready("moved"))["status"]["podIPs"] == [{"ip": "127.0.0.9"}]
+        async with joined(served, "m20", tmp_path) as member:
+            await until(lambda: _has_address(member, "moved", "127.0.0.1"), seconds=PATIENCE)
+            status = (await member.pod("moved"))["status"]
+            assert [status["podIPs"], status["hostIPs"]] == [[{"ip": "127.0.0.1"}]] * 2
+
+    async def _has_address(member: Joined, name: str, address: str) -> bool:
+        return bool((await member.pod(name))["status"]["podIP"] == address)
+
+    play(scenario())
+
+
 def test_a_node_does_not_need_its_server(tmp_path: Path) -> None:
     """While it is away pods go on and end; when it is back, all of that is told. And the complaints are few."""
 

@@ -147,6 +147,8 @@ class PodReports:
 
 _CONTAINERS: Final = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _VANISHING: Final = ("reason", "message")
+_ADDRESSES: Final = ("podIPs", "hostIPs")
+_REPLACE: Final = {"$patch": "replace"}
 _LOST: Final = {
     "exitCode": 137,
     "reason": "ContainerStatusUnknown",
@@ -175,6 +177,8 @@ def status_patch(status: PodStatus, pod: Document, address: str, now_ns: int) ->
     if generation := pod["metadata"].get("generation"):
         wanted["observedGeneration"] = generation
     patch: Document = {key: value for key, value in wanted.items() if before.get(key) != value}
+    # Else the API would keep the former address beside the new one, and refuse two of one family.
+    patch |= {key: [_REPLACE, *patch[key]] for key in _ADDRESSES if key in patch and before.get(key)}
     patch |= {key: None for key in _VANISHING if key in before and key not in wanted}
     if conditions:
         patch["conditions"] = conditions

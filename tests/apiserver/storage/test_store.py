@@ -23,7 +23,7 @@ from jettison.apiserver.objects.resources import LEASES, NODES, PODS
 from jettison.apiserver.storage.flush import KernelFlush, Report
 from jettison.apiserver.storage.log import Log
 from jettison.apiserver.storage.store import HISTORY, Store
-from jettison.apiserver.storage.stored import Change
+from jettison.apiserver.storage.stored import Change, Stored
 from jettison.errors import ApiError, JettisonError, NotFound
 from tests.apiserver.storage.writes import create, delete, update
 
@@ -129,28 +129,41 @@ def test_writes_of_one_turn_share_a_transaction(tmp_path: Path, monkeypatch: pyt
     assert len(commits) == 1
 
 
+def amended(store: Store, previous: Stored, number: int, last: Stored | None) -> Stored:
+    """Notes which number followed which."""
+
+    def tracking(entries: Entries, old: Json, new: Json) -> Entries:
+        return *entries, entry("test", UPDATE, "v1", f"{old['n']} {new['n']}", "", {})
+
+    return store.amend(previous, named("a", n=number), tracking, last)
+
+
 def test_a_write_over_an_own_one_that_waits_for_the_disk_takes_its_place(tmp_path: Path) -> None:
     async def work(store: Store) -> None:
         changes: list[Change] = []
         store.follow(LEASES, store.version, changes.append)
-        first = store.put(LEASES, "x", "a", named("a", n=1))
+        made = store.put(LEASES, "x", "a", named("a", n=0))
+        await store.durable(made)
+        first = amended(store, made, 1, None)
         store.put(LEASES, "x", "b", named("b"))
-        second = store.put(LEASES, "x", "a", named("a", n=2), over=first)
+        second = amended(store, first, 2, first)
         assert second.version == first.version
         # Another client has written it since, so its version may have been shown.
         other = store.put(LEASES, "x", "a", named("a", n=3))
-        third = store.put(LEASES, "x", "a", named("a", n=4), over=second)
+        third = amended(store, other, 4, second)
         assert [other.version, third.version] == [first.version + 2, first.version + 3]
         await store.durable(first)
-        fourth = store.put(LEASES, "x", "a", named("a", n=5), over=third)
+        fourth = amended(store, third, 5, third)
         assert fourth.version == third.version + 1
         await store.durable(fourth)
         told = [change.stored.object.get("n") for change in changes]
-        assert told == [2, None, 3, 4, 5]
+        assert told == [0, 2, None, 3, 4, 5]
+        # Of a write that another one has replaced nothing is left.
+        assert [entry.time for entry in fourth.managed] == ["0 2", "3 4", "4 5"]
 
     async def look(store: Store) -> None:
-        past = [store.list_at(LEASES, "x", version)[0].object["n"] for version in range(1, 6)]
-        assert past == [2, 2, 3, 4, 5]
+        past = [store.list_at(LEASES, "x", version)[0].object["n"] for version in range(1, 7)]
+        assert past == [0, 2, 2, 3, 4, 5]
 
     on_store(tmp_path, work)
     on_store(tmp_path, look)
@@ -167,7 +180,7 @@ def test_a_write_over_one_that_is_on_its_way_to_the_disk_is_another(
         first = store.put(LEASES, "x", "a", named("a", n=1))
         while not held:
             await asyncio.sleep(0.001)
-        second = store.put(LEASES, "x", "a", named("a", n=2), over=first)
+        second = amended(store, first, 2, first)
         assert store.get(LEASES, "x", "a") is None
         monkeypatch.setattr(KernelFlush, "begin", real)
         held[0](None)

@@ -63,7 +63,7 @@ def test_a_value_that_is_asked_for_again_is_kept(pods: list[Stored]) -> None:
 
 
 def test_bytes_that_are_made_late_are_those_of_the_value() -> None:
-    late = Stored.unencoded("pods", ("default", "pod-0"), 7, value("pod-0"))
+    late = Stored.unencoded("pods", ("default", "pod-0"), 7, value("pod-0"), tuple)
     assert late.body == made("pod-0").body
     late.release()
     assert late.object == made("pod-0").object

@@ -70,9 +70,18 @@ class Batch:
 
     def replace(self, stored: Stored) -> None:
         """Put it in the place of the write with its version."""
-        place = stored.version - self.changes[0].stored.version
+        place = self._place(stored)
         kind, _, previous = self.changes[place]
         self.changes[place] = Change(kind, stored, previous)
+
+    def before(self, stored: Stored) -> Stored:
+        """What was there before this write, which made no new object."""
+        previous = self.changes[self._place(stored)].previous
+        assert previous is not None, f"version {stored.version} is a new object"
+        return previous
+
+    def _place(self, stored: Stored) -> int:
+        return stored.version - self.changes[0].stored.version
 
     def holds(self, version: int) -> bool:
         """Whether the write of this version is one of them."""

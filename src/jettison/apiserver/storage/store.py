@@ -43,6 +43,8 @@ from jettison.errors import ApiError
 Listener = Callable[[Change], None]
 Items = list[Stored]
 Changes = list[Change]
+Tracking = Callable[[Entries, Json, Json], Entries]
+"""The entries after a write, from those before it, the former value and the new one."""
 
 HISTORY: Final = 10_000
 """How many changes a watch may lag behind; with usual pods that is 15 MB."""
@@ -377,7 +379,6 @@ class Store:
         managed: Entries | None = None,
         most_bytes: int | None = None,
         is_for_removal: bool = False,
-        over: Stored | None = None,
     ) -> Stored:
         """Write the object, new or in place of the one there is. A value that changes nothing is no write.
 
@@ -387,32 +388,42 @@ class Store:
         that grows beyond them is refused with 413. The server's own writes have none: whatever is stored can be
         evicted, bound and deleted. On a full disk only objects that are being deleted may change, and what
         `is_for_removal` says is written for a deletion.
-
-        `over` is an earlier write of the caller, which it has shown to no client. If that is the newest and not on its
-        way to the disk yet, the value, made of what is stored, takes its place, with its version: both become durable
-        together, or neither.
         """
         previous = self.head(resource, namespace, name)
         if managed is None:
             managed = previous.managed if previous is not None else ()
         if previous is not None and previous.object == value and previous.managed == managed:
             return previous
-        if self._open is None:
-            # What comes after the first write of a batch becomes durable with it, or is refused with it.
-            self.reserve.look()
+        self._look_at_reserve()
         if self.reserve.is_full and not is_for_removal and not _is_leaving(previous):
             raise self.reserve.refusal()
-        if over is not None and over is previous and self._open is not None and self._open.holds(over.version):
-            stored = Stored.unencoded(resource.storage, (namespace, name), over.version, value, managed)
-            self._open.replace(stored)
-            self._ahead[stored.storage, stored.key] = (stored.version, stored)
-            return stored
         # One key for all versions of an object, and one text for all of a namespace: 200 bytes less for each.
         key = (sys.intern(namespace), name) if previous is None else previous.key
         stored = Stored.of(resource.storage, key, self._last + 1, value, managed)
         if most_bytes is not None and stored.size > most_bytes and (previous is None or stored.size > previous.size):
             raise too_large(most_bytes)
         return self._write(stored, previous, is_removal=False)
+
+    def amend(self, previous: Stored, value: Json, tracking: Tracking, last: Stored | None) -> Stored:
+        """Write an object, made of what is stored, for deletions; `previous` is its head.
+
+        `last` is what the caller wrote the last time, and has shown to no client. If that is the head and not on its
+        way to the disk yet, the value takes its place, with its version: both become durable together, or neither.
+        So it is encoded, and its owners are noted, when its bytes are asked for.
+        """
+        self._look_at_reserve()
+        if previous is last and self._open is not None and self._open.holds(last.version):
+            before = self._open.before(last)
+            stored = _amended(before, last.version, value, tracking)
+            self._open.replace(stored)
+            self._ahead[stored.storage, stored.key] = (stored.version, stored)
+            return stored
+        return self._write(_amended(previous, self._last + 1, value, tracking), previous, is_removal=False)
+
+    def _look_at_reserve(self) -> None:
+        """What comes after the first write of a batch becomes durable with it, or is refused with it."""
+        if self._open is None:
+            self.reserve.look()
 
     def remove(self, resource: Resource, namespace: str, name: str, last: Json | None = None) -> Stored:
         """Remove the object; the answer is its last state, at the version of the removal.
@@ -601,6 +612,13 @@ class Store:
                 batch.end(failure)
         self._committing = self._open = None
         self._ahead.clear()
+
+
+def _amended(before: Stored, version: int, value: Json, tracking: Tracking) -> Stored:
+    def managed() -> Entries:
+        return tracking(before.managed, before.object, value)
+
+    return Stored.unencoded(before.storage, before.key, version, value, managed)
 
 
 def _is_leaving(stored: Stored | None) -> bool:

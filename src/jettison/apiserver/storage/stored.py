@@ -86,24 +86,31 @@ class Stored:
     __slots__ = (
         "_bare",
         "_is_superseded",
+        "_managed",
         "_object",
         "checksum",
         "is_given_up",
         "key",
-        "managed",
         "storage",
         "version",
     )
 
     def __init__(
-        self, storage: str, key: tuple[str, str], version: int, bare: bytes, managed: Entries, value: Json | None
+        self,
+        storage: str,
+        key: tuple[str, str],
+        version: int,
+        bare: bytes,
+        managed: Entries | Callable[[], Entries],
+        value: Json | None,
     ) -> None:
         self.storage = storage
         self.key = key
         self.version = version
         # Empty where it was not encoded yet.
         self._bare = bare
-        self.managed = managed
+        # What makes them, where they were not asked for yet.
+        self._managed = managed
         # Of its row on disk, once that is written.
         self.checksum: int | None = None
         self._object = value
@@ -120,9 +127,11 @@ class Stored:
         return cls(storage, key, version, _encode(stamped), managed, stamped)
 
     @classmethod
-    def unencoded(cls, storage: str, key: tuple[str, str], version: int, value: Json, managed: Entries = ()) -> Stored:
+    def unencoded(
+        cls, storage: str, key: tuple[str, str], version: int, value: Json, managed: Callable[[], Entries]
+    ) -> Stored:
         """The same for a value that is made of stored ones, and may be replaced before it is on disk: it is encoded
-        when its bytes are asked for.
+        when its bytes are asked for, and `managed` too.
         """
         return cls(storage, key, version, b"", managed, _stamped(value, version))
 
@@ -144,10 +153,18 @@ class Stored:
         return cls(storage, key, version, _encode(value), managed, None)
 
     @property
+    def managed(self) -> Entries:
+        """Which client owns which field."""
+        managed = self._managed
+        if not isinstance(managed, tuple):
+            managed = self._managed = managed()
+        return managed
+
+    @property
     def body(self) -> bytes:
         """The whole object."""
-        bare = self._bare or self.bare
-        return _head(self.managed) + bare[_METADATA_BYTES:] if self.managed else bare
+        bare, managed = self._bare or self.bare, self.managed
+        return _head(managed) + bare[_METADATA_BYTES:] if managed else bare
 
     @property
     def bare(self) -> bytes:

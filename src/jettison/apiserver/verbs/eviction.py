@@ -16,6 +16,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from jettison.apiserver.http.bodies import Expected, read_object
@@ -281,11 +282,8 @@ class Evictions:
             status = {**old, "disruptedPods": disrupted, "disruptionsAllowed": spent.disruptions_allowed}
         else:
             status = {**old, **budget_status_data(spent)}
-        spending = {**value, "status": status}
-        writer = Writer(BUDGETS, _SPENDER, "status", time_text(now_ns))
-        managed = track(writer, known.stored.managed, value, spending)
-        over = self._spent.get(key)
-        stored = self._store.put(BUDGETS, *key, spending, managed=managed, is_for_removal=True, over=over)
+        tracking = partial(track, Writer(BUDGETS, _SPENDER, "status", time_text(now_ns)))
+        stored = self._store.amend(known.stored, {**value, "status": status}, tracking, self._spent.get(key))
         self._spent[key] = stored
         self._known[key] = _Known(stored, budget.with_status(spent), known.selector)
 

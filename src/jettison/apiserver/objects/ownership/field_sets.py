@@ -62,16 +62,16 @@ def intersection(one: FieldSet, two: FieldSet) -> FieldSet:
 
 def difference(one: FieldSet, two: FieldSet) -> FieldSet:
     """What is in the first only. A field that goes takes nothing below it along."""
-    if not two:
-        return one
-    result: FieldSet = {}
-    for step, node in one.items():
-        other = two.get(step)
-        if other is None:
-            result[step] = node
+    result = dict(one)
+    # The smaller one: of the fields of a budget's status, one for each pod, a write changes two.
+    for step in two if len(two) < len(one) else one:
+        if step not in one or step not in two:
             continue
+        node, other = one[step], two[step]
         left = _node(is_member(node) and not is_member(other), difference(below(node), below(other)))
-        if left is not None:
+        if left is None:
+            del result[step]
+        else:
             result[step] = left
     return result
 
@@ -114,11 +114,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(_shown, value))}]"
     return quote(value) if isinstance(value, str) else json.dumps(value)
-
-
-def ordered(fields: FieldSet) -> FieldSet:
-    """The set with its steps in order, so that equal sets are equal texts."""
-    return {step: ordered(fields[step]) if fields[step] else {} for step in sorted(fields)}
 
 
 def is_field_set(value: Any) -> bool:

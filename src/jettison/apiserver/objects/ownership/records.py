@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from jettison.apiserver.objects.ownership.field_sets import FieldSet, is_field_set, ordered
+from jettison.apiserver.objects.ownership.field_sets import FieldSet, is_field_set
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
@@ -24,6 +24,8 @@ _LONGEST_SHARED: Final = 16 * 1024
 _MOST_ENCODED: Final = 512
 
 _encode = msgspec.json.Encoder().encode
+# With the steps in order, so that equal sets are equal texts.
+_encode_fields = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
 
@@ -77,7 +79,7 @@ _texts: Final = _Texts()
 
 def entry(manager: str, operation: str, api_version: str, time: str, subresource: str, fields: FieldSet) -> Entry:
     """An entry over these fields."""
-    text = _texts.shared(_encode(ordered(fields)))
+    text = _texts.shared(_encode_fields(fields))
     return Entry(intern(manager), intern(operation), intern(api_version), time, intern(subresource), text)
 
 

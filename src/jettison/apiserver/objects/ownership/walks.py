@@ -163,8 +163,10 @@ def _compare_children(place: Spot, old: Any, new: Any, found: Comparison) -> Non
     before, after = old if isinstance(old, dict) else {}, new if isinstance(new, dict) else {}
     # All keys of a map lead to the same, and a budget may have thousands.
     shared = Spot(place.type.element) if place.type.shape else None
-    for key in dict.fromkeys((*before, *after)):
-        _compare(shared or _inner(place, key), before.get(key, ABSENT), after.get(key, ABSENT), found, f"f:{key}")
+    for key in before | after:
+        one, two = before.get(key, ABSENT), after.get(key, ABSENT)
+        if one is not two:
+            _compare(shared or _inner(place, key), one, two, found, f"f:{key}")
 
 
 def fields_of(place: Spot, value: Json) -> FieldSet:

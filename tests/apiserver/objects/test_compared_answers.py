@@ -562,3 +562,77 @@ def test_warnings_of_annotations_and_preferences(api: Served) -> None:
     spec = {**TEMPLATE["spec"], "affinity": {"nodeAffinity": preferred}}
     told = api.post(PODS, {"metadata": {"name": "q"}, "spec": spec}).headers["warning"]
     assert "preference.matchExpressions[0].values[0]: b c is invalid, a valid label must be" in told
+
+
+def test_empty_lists_and_maps_of_a_template_count(api: Served) -> None:
+    debugger = {"name": "d", "image": "i", "restartPolicyRules": []}
+    pod = {**TEMPLATE["spec"], "resources": {"claims": []}, "ephemeralContainers": [debugger]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {**TEMPLATE, "spec": pod}}
+    mistakes = [
+        "ephemeralContainers[0].restartPolicyRules: Forbidden: cannot be set for an Ephemeral Container",
+        "resources.claims: Forbidden: claims may not be set for Resources at pod-level",
+        "ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",
+    ]
+    for kind in ("deployments", "replicasets", "daemonsets", "statefulsets"):
+        found = causes(api.post(f"{APPS}/{kind}", {"metadata": {"name": "x"}, "spec": spec}))
+        assert sorted(found) == sorted(f"spec.template.spec.{each}" for each in mistakes), kind
+
+
+@pytest.mark.parametrize(
+    ("unavailable", "surge", "mistakes"),
+    [
+        (0, "80", ['maxSurge: Invalid value: "80": a valid percent string']),
+        ("x", "-1", ["maxUnavailable: Invalid", 'maxSurge: Invalid value: "-1": a valid percent string']),
+        ("+0", "0%", ["maxUnavailable: Invalid", "maxUnavailable: Required value: cannot be 0"]),
+        (1, "80", ["maxSurge: Invalid", 'maxSurge: Invalid value: "80": may not be set when']),
+    ],
+)
+def test_a_number_in_quotes_counts_beside_the_complaint_about_it(
+    api: Served, unavailable: Any, surge: Any, mistakes: list[str]
+) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}}
+    answer = api.post(f"{APPS}/daemonsets", {**DAEMONS, "spec": {**DAEMONS["spec"], "updateStrategy": strategy}})
+    for found, mistake in zip(causes(answer), mistakes, strict=True):
+        assert found.startswith(f"spec.updateStrategy.rollingUpdate.{mistake}")
+
+
+def test_limits_of_a_daemon_set_that_is_not_rolled(api: Served) -> None:
+    strategy = {"type": "OnDelete", "rollingUpdate": {"maxSurge": 1}}
+    made = api.post(f"{APPS}/daemonsets", {**DAEMONS, "spec": {**DAEMONS["spec"], "updateStrategy": strategy}}).body
+    assert made["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+
+
+def test_each_further_controller_is_told_with_the_first(api: Served) -> None:
+    owners = [{"apiVersion": "v1", "kind": each, "name": "n", "uid": each, "controller": True} for each in "ABC"]
+    found = causes(api.post(PODS, pod_document("p", metadata={"ownerReferences": owners})))
+    assert [each.rpartition("references for ")[2] for each in found] == ["A/n and B/n", "A/n and C/n"]
+
+
+def test_devices_without_a_name_are_not_told_twice(api: Served) -> None:
+    devices = [{"name": "", "devicePath": "/a"}, {"name": "", "devicePath": "/b"}]
+    container = {"name": "c", "image": "i", "volumeDevices": devices}
+    found = causes(api.post(PODS, pod_document("p", containers=[container])))
+    where = "spec.containers[0].volumeDevices"
+    assert found == [f"{where}[{index}].name: {why}" for index in (0, 1) for why in ("Required value", 'Not found: ""')]
+
+
+def test_owners_of_fields_in_the_template_of_a_job(api: Served) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    pod = {**TEMPLATE["spec"], "restartPolicy": "Never"}
+    api.post(jobs, {"metadata": {"name": "j"}, "spec": {"template": {"spec": pod}}})
+    patch = {"spec": {"template": {"metadata": {"managedFields": [{"manager": "m"}]}}}}
+    (why,) = causes(api.patch(f"{jobs}/j", patch, MERGE))
+    assert '"managedFields":[{"manager":"m"}],"Spec"' in why
+
+
+def test_port_0_of_an_endpoint_slice_is_shown(api: Served) -> None:
+    made = api("POST", SLICES, {**SLICE, "ports": [{"port": 0}]}, accept=TABLE).body
+    assert made["rows"][0]["cells"][2] == "0"
+
+
+@pytest.mark.parametrize("version", ["", "/"])
+def test_a_patch_that_leaves_no_version_leaves_nothing(api: Served, version: str) -> None:
+    api.post(PODS, pod_document("p"))
+    answer = api.patch(f"{PODS}/p", {"apiVersion": version}, MERGE)
+    why = "the name of the object (p based on URL) was undeterminable: name must be provided"
+    assert (answer.code, answer.body["message"]) == (400, why)

@@ -308,9 +308,11 @@ def default_daemon_set(value: Json) -> None:
     spec.setdefault("revisionHistoryLimit", 10)
     strategy = spec["updateStrategy"]
     strategy.setdefault("type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
+    is_rolling = strategy["type"] == "RollingUpdate"
+    if is_rolling or strategy.get("rollingUpdate") is not None:
         rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", 1)
+        # Of any other type upstream shows what it keeps in their place.
+        rolling.setdefault("maxUnavailable", 1 if is_rolling else 0)
         rolling.setdefault("maxSurge", 0)
     default_pod_spec(spec["template"]["spec"])
 

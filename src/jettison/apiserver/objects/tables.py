@@ -325,7 +325,7 @@ def _endpoints(value: Json, now_ns: int) -> list[object]:
 
 
 def _endpoint_slice(value: Json, now_ns: int) -> list[object]:
-    ports = [str(each.get("port") or each.get("name", "*")) for each in parts(value, "ports")]
+    ports = [str(each.get("port", each.get("name", "*"))) for each in parts(value, "ports")]
     hosts = [str(host) for each in parts(value, "endpoints") for host in each.get("addresses") or ()]
     shown = (_some(ports) or "<unset>", _some(hosts) or "<unset>")
     return [_name(value), text(value, "addressType"), *shown, _age(value, now_ns)]

@@ -269,7 +269,9 @@ def _shown(patch: Patch, expected: Expected, whole: Json) -> str:
 
 
 def _is_versionless(merged: Any, expected: Expected) -> bool:
-    return isinstance(merged, dict) and not merged.get("apiVersion") and merged.get("kind") in (None, "", expected.kind)
+    if not isinstance(merged, dict) or merged.get("kind") not in (None, "", expected.kind):
+        return False
+    return merged.get("apiVersion") in (None, "", "/")
 
 
 def _names(patch: Any) -> Iterator[str]:

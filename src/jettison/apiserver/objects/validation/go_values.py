@@ -38,7 +38,9 @@ _NAMES: Final = {
 }  # fmt: skip
 _RBD_NAMES: Final = {"monitors": "CephMonitors", "image": "RBDImage", "pool": "RBDPool", "user": "RadosUser"}
 # These have JSON names inside, too, and leave out what is empty.
-_WITH_TAGS: Final = frozenset(("LabelSelector", "LabelSelectorRequirement", "ObjectMeta", "OwnerReference"))
+_WITH_TAGS: Final = frozenset(
+    ("LabelSelector", "LabelSelectorRequirement", "ManagedFieldsEntry", "ObjectMeta", "OwnerReference")
+)
 _ZEROS: Final = {"string": "", "bool": False, "int32": 0, "int64": 0, "quantity": "0"}
 
 

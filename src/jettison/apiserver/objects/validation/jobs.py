@@ -61,7 +61,7 @@ def validate_job(job: Json) -> Iterator[Mistake]:
     """A new one. The pods of an indexed job have the job's name and their index as host names."""
     spec, name = job["spec"], job["metadata"].get("name", "")
     yield from _validate_made_labels(job, (*_OLD_LABELS, *_NEW_LABELS))
-    yield from _validate_spec(spec)
+    yield from _validate_spec(job)
     if spec.get("completionMode") == "Indexed" and spec.get("completions", 0) > 0:
         longest = f"{name}-{spec['completions'] - 1}"
         if list(label_name(longest)):
@@ -73,7 +73,7 @@ def validate_job_update(new: Json, old: Json) -> Iterator[Mistake]:
     yield from validate_known_metadata(new["metadata"], subdomain_name)
     yield from validate_job(new)
     yield from validate_known_metadata_update(new["metadata"], old["metadata"])
-    yield from _validate_spec(new["spec"])
+    yield from _validate_spec(new)
     spec, former = new["spec"], old["spec"]
     yield from _validate_completions(spec, former)
     if spec.get("selector") != former.get("selector"):
@@ -160,7 +160,8 @@ def _validate_made_labels(job: Json, labels: tuple[tuple[str, str], ...]) -> Ite
         yield invalid("spec.selector", go_value("LabelSelector", selector), "`selector` not auto-generated")
 
 
-def _validate_spec(spec: Json) -> Iterator[Mistake]:
+def _validate_spec(job: Json) -> Iterator[Mistake]:
+    spec = job["spec"]
     for key in _COUNTS:
         if spec.get(key, 0) < 0:
             yield invalid(f"spec.{key}", spec[key], NOT_NEGATIVE)
@@ -185,7 +186,7 @@ def _validate_spec(spec: Json) -> Iterator[Mistake]:
         else:
             yield invalid("spec.successPolicy", go_value("SuccessPolicy", policy), _INDEXED_ONLY)
     yield from _validate_replacement(spec)
-    yield from validate_template(spec["template"], "spec.template")
+    yield from validate_template(spec["template"], empties_of(job))
     yield from _validate_restart(spec)
     yield from _validate_selection(spec)
 

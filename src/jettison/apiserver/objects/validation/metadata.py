@@ -144,8 +144,8 @@ def validate_annotations(annotations: dict[str, str], field: str = "metadata.ann
 
 
 def _owners(owners: Any) -> Iterator[Mistake]:
+    field, controller = "metadata.ownerReferences", ""
     for owner in owners:
-        field = "metadata.ownerReferences"
         group, _, version = owner["apiVersion"].rpartition("/")
         if not version or "/" in group:
             yield invalid(f"{field}.apiVersion", owner["apiVersion"], "version must not be empty")
@@ -154,11 +154,14 @@ def _owners(owners: Any) -> Iterator[Mistake]:
                 yield invalid(f"{field}.{key}", owner[key], "must not be empty")
         if (owner["apiVersion"], owner["kind"]) == ("v1", "Event"):
             yield invalid(field, _shown_owner(owner), "/v1, Kind=Event is disallowed from being an owner")
-    controllers = [f"{owner['kind']}/{owner['name']}" for owner in owners if owner.get("controller")]
-    if len(controllers) > 1:
-        found = " and ".join(controllers)
-        why = f'Only one reference can have Controller set to true. Found "true" in references for {found}'
-        yield invalid("metadata.ownerReferences", [_shown_owner(each) for each in owners], why)
+        if not owner.get("controller"):
+            continue
+        shown = f"{owner['kind']}/{owner['name']}"
+        if controller:
+            found = f"{controller} and {shown}"
+            why = f'Only one reference can have Controller set to true. Found "true" in references for {found}'
+            yield invalid(field, [_shown_owner(each) for each in owners], why)
+        controller = controller or shown
 
 
 def _shown_owner(owner: Json) -> Json:

@@ -158,6 +158,7 @@ def _is_overcommittable(name: str) -> bool:
 
 # Numbers that may also be percentages, as budgets and rollouts have them.
 _PERCENT: Final = re.compile(r"[0-9]+%")
+_NUMBER: Final = re.compile(r"[0-9]+%|[+-]?[0-9]+")
 _PERCENT_RULE: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
     "regex used for validation is '[0-9]+%')"
@@ -183,7 +184,7 @@ def validate_share(amount: int | str, field: str) -> Iterator[Mistake]:
 
 
 def is_nothing(amount: int | str) -> bool:
-    """Whether it is none at all; a text that is no percentage counts as none, as upstream has it."""
+    """Whether it is none at all. A text that is no percentage counts, as upstream has it, as the number that it is."""
     if isinstance(amount, int):
         return amount == 0
-    return not _PERCENT.fullmatch(amount) or not amount[:-1].strip("0")
+    return not _NUMBER.fullmatch(amount) or not amount.strip("+-%").strip("0")

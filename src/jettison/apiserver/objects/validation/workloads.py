@@ -5,9 +5,10 @@ Each kind has its own order of looking at the same things, and its own words for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
+from jettison.apiserver.objects.schema import empties_of
 from jettison.apiserver.objects.validation.go_values import go_value
 from jettison.apiserver.objects.validation.metadata import (
     label_name,
@@ -41,7 +42,7 @@ def validate_deployment(deployment: Json) -> Iterator[Mistake]:
     """A new one."""
     spec = deployment["spec"]
     yield from _not_negative(spec, "replicas")
-    yield from _validate_pods(spec, "deployment", "invalid label selector")
+    yield from _validate_pods(spec, "deployment", "invalid label selector", empties_of(deployment))
     yield from validate_strategy(spec["strategy"])
     yield from _not_negative(spec, "minReadySeconds", "revisionHistoryLimit")
     yield from validate_deadline(spec)
@@ -57,7 +58,7 @@ def validate_replica_set(replica_set: Json) -> Iterator[Mistake]:
     """A new one. Upstream calls an empty selector wrong `for deployment` here, too."""
     spec = replica_set["spec"]
     yield from _not_negative(spec, "replicas", "minReadySeconds")
-    yield from _validate_pods(spec, "deployment", "invalid label selector")
+    yield from _validate_pods(spec, "deployment", "invalid label selector", empties_of(replica_set))
 
 
 def validate_replica_set_update(new: Json, old: Json) -> Iterator[Mistake]:
@@ -80,7 +81,7 @@ def validate_replication_controller(controller: Json) -> Iterator[Mistake]:
     labels = template["metadata"].get("labels")
     if not selector.items() <= (labels or {}).items():
         yield _mismatch(labels)
-    yield from validate_template(template, "spec.template")
+    yield from validate_template(template, empties_of(controller))
     yield from _runs_for_ever(template, "ReplicationController")
 
 
@@ -92,13 +93,13 @@ def validate_replication_controller_update(new: Json, old: Json) -> Iterator[Mis
 
 def validate_stateful_set(stateful_set: Json) -> Iterator[Mistake]:
     """A new one; its pods are called after the service."""
-    yield from _validate_stateful_spec(stateful_set["spec"], is_new=True)
+    yield from _validate_stateful_spec(stateful_set, is_new=True)
 
 
 def validate_stateful_set_update(new: Json, old: Json) -> Iterator[Mistake]:
     """The name of the service and the volume claims cannot change: pods are named after them and keep them."""
     yield from validate_known_metadata_update(new["metadata"], old["metadata"])
-    yield from _validate_stateful_spec(new["spec"], is_new=False)
+    yield from _validate_stateful_spec(new, is_new=False)
     fixed = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_SET_FIELDS} for each in (new, old)]
     if fixed[0] != fixed[1]:
         yield forbidden("spec", _STATEFUL_SET_RULE)
@@ -124,7 +125,7 @@ def validate_daemon_set(daemon_set: Json) -> Iterator[Mistake]:
         yield _mismatch(labels)
     if selector is not None and _is_empty(selector):
         yield _unfit_selector(selector, "empty selector is invalid for daemonset")
-    yield from validate_template(spec["template"], "spec.template")
+    yield from validate_template(spec["template"], empties_of(daemon_set))
     yield from _runs_for_ever(spec["template"], "DaemonSet")
     yield from _not_negative(spec, "minReadySeconds")
     yield from _validate_daemon_strategy(spec["updateStrategy"])
@@ -203,7 +204,8 @@ _PARTS: Final = {
 }
 
 
-def _validate_stateful_spec(spec: Json, *, is_new: bool) -> Iterator[Mistake]:
+def _validate_stateful_spec(value: Json, *, is_new: bool) -> Iterator[Mistake]:
+    spec = value["spec"]
     policy = spec["podManagementPolicy"]
     if not policy:
         yield required("spec.podManagementPolicy")
@@ -223,7 +225,8 @@ def _validate_stateful_spec(spec: Json, *, is_new: bool) -> Iterator[Mistake]:
         yield invalid("spec.ordinals.start", start, NOT_NEGATIVE)
     if is_new and spec.get("serviceName"):
         yield from (invalid("spec.serviceName", spec["serviceName"], why) for why in label_name(spec["serviceName"]))
-    yield from _validate_pods({**spec, "template": _named_template(spec)}, "statefulset", "", owner="StatefulSet")
+    spec = {**spec, "template": _named_template(spec)}
+    yield from _validate_pods(spec, "statefulset", "", empties_of(value), owner="StatefulSet")
 
 
 def _named_template(spec: Json) -> Json:
@@ -290,7 +293,9 @@ def _validate_daemon_strategy(strategy: Json) -> Iterator[Mistake]:
             yield required(f"{field}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
-def _validate_pods(spec: Json, kind: str, unreadable: str, owner: str = "ReplicaSet") -> Iterator[Mistake]:
+def _validate_pods(
+    spec: Json, kind: str, unreadable: str, empties: Collection[str], owner: str = "ReplicaSet"
+) -> Iterator[Mistake]:
     """The selector, and the template that it must select."""
     selector, labels = spec.get("selector"), spec["template"]["metadata"].get("labels")
     if selector is None:
@@ -308,7 +313,7 @@ def _validate_pods(spec: Json, kind: str, unreadable: str, owner: str = "Replica
         return
     if not is_matching:
         yield _mismatch(labels)
-    yield from validate_template(spec["template"], "spec.template", times=2 if owner == "StatefulSet" else 1)
+    yield from validate_template(spec["template"], empties, times=2 if owner == "StatefulSet" else 1)
     yield from _runs_for_ever(spec["template"], owner)
 
 
@@ -390,15 +395,19 @@ def _validate_limits(limits: Json) -> Iterator[Mistake]:
 
 
 # Templates for pods, and whether a selector takes what is made from them.
-def validate_template(template: Json, field: str, times: int = 1) -> Iterator[Mistake]:
-    """Kubernetes says `template.labels`, though they are in its metadata; of a StatefulSet it says so twice."""
+def validate_template(template: Json, empties: Collection[str], times: int = 1) -> Iterator[Mistake]:
+    """Kubernetes says `template.labels`, though they are in its metadata; of a StatefulSet it says so twice.
+
+    `empties` are the lists and maps that the document of the whole object had empty, by their paths.
+    """
+    field = "spec.template"
     labels, annotations = template["metadata"].get("labels") or {}, template["metadata"].get("annotations") or {}
     for number in range(times):
         yield from validate_labels(labels, f"{field}.labels")
         yield from validate_annotations(annotations, f"{field}.annotations")
         yield from validate_pod_annotations(annotations, template["spec"], f"{field}.annotations")
         if number == 0:
-            yield from validate_pod_spec(template["spec"], f"{field}.spec")
+            yield from validate_pod_spec(template["spec"], f"{field}.spec", empties=empties)
             yield from validate_agreement(annotations, template["spec"], f"{field}.spec")
             if template["spec"].get("ephemeralContainers"):
                 yield forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")

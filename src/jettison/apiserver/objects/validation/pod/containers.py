@@ -366,7 +366,8 @@ def _validate_devices(container: Json, where: str, volumes: dict[str, Json]) -> 
             yield invalid(f"{place}.name", name, "must not already exist in volumeMounts")
         if path in mounts.values():
             yield invalid(f"{place}.devicePath", path, "must not already exist as a path in volumeMounts")
-        names.add(name)
+        if name:
+            names.add(name)
 
 
 def _validate_resizing(policies: Iterable[Json], where: str, around: AroundContainer) -> Iterator[Mistake]:

@@ -270,3 +270,18 @@ def test_mistakes_beyond_the_first_thousand_are_not_worked_out(api: Served) -> N
     answer = api.post(PODS, pod)
     assert (answer.code, len(answer.body["details"]["causes"])) == (422, 1000)
     assert len(answer.content) < 500_000
+
+
+def test_many_large_requests_of_one_user_let_another_user_in_between(api: Served) -> None:
+    answered: list[str] = []
+    eviction = {"metadata": {"name": "p"}, **{f"unknown{number}": {} for number in range(3000)}}
+
+    async def ask(user: str) -> None:
+        if user == "evictor":
+            await api.ask("POST", f"{PODS}/p/eviction", eviction, token=user)
+        else:
+            await api.ask("GET", "/api/v1/namespaces/default", token=user)
+        answered.append(user)
+
+    api.together([*(ask("evictor") for _ in range(40)), ask("viewer")])
+    assert answered.index("viewer") < 5

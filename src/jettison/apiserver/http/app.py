@@ -20,6 +20,7 @@ import msgspec
 from jettison.apiserver.access.auth import ANONYMOUS, Authenticator, User, impersonated, impersonation, with_own_groups
 from jettison.apiserver.access.authorization import Authorizer, answer_review
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES, Answers, Receive, Scope, Send, read_body
+from jettison.apiserver.connections.rounds import UserRounds
 from jettison.apiserver.http import discovery, health
 from jettison.apiserver.http.bodies import create_options, read_object
 from jettison.apiserver.http.forms import JSON, PLAIN, YAML, check_route, form_of, wants_yaml
@@ -120,6 +121,7 @@ class Application:
         }
         self._bind = subresources.bind
         self._answers = Answers()
+        self._rounds = UserRounds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -231,6 +233,7 @@ class Application:
         check_route(request)
         if request.method != "GET":
             request.body = await read_body(scope, receive, request.most_bytes)
+        await self._rounds.turn(request.user.name, len(request.body))
         await self._answers.room(request.user)
         request.warnings += filter(None, (target.resource.deprecation,))
         return await handler(request, target)

@@ -124,8 +124,11 @@ def _typed(kind: Type, names: Mapping[str, str]) -> Json:
 @cache
 def _words() -> Mapping[str, Mapping[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    for struct, lines in _paragraphs("field_words.txt").items():
-        found[struct] = {name: text for name, _, text in (line.partition(": ") for line in lines)}
+    for title, lines in _paragraphs("field_words.txt").items():
+        struct, _, other = title.partition(" = ")
+        fields = structs()[struct].fields
+        shared = {name: text for name, text in found[other].items() if name in fields} if other else {}
+        found[struct] = {**shared, **{name: text for name, _, text in (line.partition(": ") for line in lines)}}
     return found
 
 

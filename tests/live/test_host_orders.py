@@ -147,6 +147,29 @@ def test_a_signal_that_ends_the_caller_ends_the_command(node: Guarded) -> None:
     node.wait(lambda: not Path(f"/proc/{pid}").exists(), "the command to end")
 
 
+def test_a_terminal_of_the_caller_is_not_the_commands(node: Guarded) -> None:
+    """Else what the command leaves running reads what root types there afterwards."""
+    script = "ls -l /proc/$$/fd; read line; echo got $line >&2; exit 3"
+    line = [sys.executable, "-m", "jettison", "exec", *node.where, "-i", "user", "--", "sh", "-c", script]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(line[0], line)
+    os.write(terminal, b"it\n")
+    seen = b""
+    while not seen.count(b"got it"):
+        assert select.select([terminal], [], [], PATIENCE)[0], seen
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:
+            break
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3, seen
+    os.close(terminal)
+
+    assert b"got it" in seen
+    assert seen.count(b"-> pipe:") == 3, seen
+    assert b"/dev/" not in seen, seen
+
+
 def test_a_terminal_is_one(node: Guarded) -> None:
     """With job control: Ctrl-C ends what the shell runs and not the shell."""
     pid, terminal = pty.fork()

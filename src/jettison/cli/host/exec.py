@@ -1,8 +1,9 @@
 """`jettison exec`: a command inside a container of this machine.
 
 The agent only says how to enter. For a container of processes this process forks, enters the container's cgroup, takes
-its identity and executes the command; without a terminal of its own the command has the streams of this process, so
-nothing is copied. For a container of a runtime, that starts the command and streams it.
+its identity and executes the command. The files and pipes that are the streams of this process are the command's, so
+nothing is copied. Terminals are not: the command has one of its own with `-t`, and pipes without. For a container of a
+runtime, that starts the command and streams it.
 """
 
 from __future__ import annotations
@@ -103,12 +104,15 @@ def command(
 
 async def _with_our_streams(entrance: Entrance, words: Sequence[str], *, has_input: bool) -> int:
     signals = _Signals()
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    streams = _Streams(has_input=has_input)
     try:
-        process = await enter(entrance, words, (0 if has_input else nothing, 1, 2), has_terminal=False)
+        process = await enter(entrance, words, streams.given, has_terminal=False)
     finally:
-        os.close(nothing)
-    return await signals.until_end(process)
+        streams.let_go()
+    streams.carry()
+    code = await signals.until_end(process)
+    await asyncio.to_thread(streams.finish)
+    return code
 
 
 async def _with_terminal(entrance: Entrance, words: Sequence[str], *, has_input: bool) -> int:
@@ -218,6 +222,72 @@ class _Signals:
         elif not self._process.exited.done():
             # To its whole group: a shell alone would not pass it on.
             os.killpg(self._process.pid, number)
+
+
+class _Streams:
+    """The streams of a command without a terminal of its own.
+
+    No terminal of ours is among them: whatever the command leaves running in the container would go on reading what is
+    typed there, also after the command has ended, and a terminal is open for reading on standard output as well.
+    """
+
+    def __init__(self, *, has_input: bool) -> None:
+        # Ours to close: what only the command needs, and what is carried from where to where.
+        self._theirs: list[int] = []
+        self._carried: list[tuple[int, int]] = []
+        self._printing: list[threading.Thread] = []
+        self.given = (self._input(has_input=has_input), *self._outputs())
+
+    def _input(self, *, has_input: bool) -> int:
+        if has_input and not os.isatty(0):
+            return 0
+        if not has_input:
+            self._theirs.append(os.open(os.devnull, os.O_RDONLY))
+            return self._theirs[-1]
+        theirs, ours = os.pipe()
+        self._theirs.append(theirs)
+        self._carried.append((0, ours))
+        return theirs
+
+    def _outputs(self) -> tuple[int, int]:
+        """One pipe for both where they are the same terminal, so that what is written stays in order."""
+        found: dict[int, int] = {}
+        outputs = []
+        for number in (1, 2):
+            output = number
+            if os.isatty(number):
+                terminal = os.fstat(number).st_rdev
+                if terminal not in found:
+                    ours, found[terminal] = os.pipe()
+                    self._theirs.append(found[terminal])
+                    self._carried.append((ours, number))
+                output = found[terminal]
+            outputs.append(output)
+        return outputs[0], outputs[1]
+
+    def let_go(self) -> None:
+        """Of what is the command's alone, once it has it."""
+        for each in self._theirs:
+            os.close(each)
+
+    def carry(self) -> None:
+        """Between the terminal and the command."""
+        for source, target in self._carried:
+            thread = threading.Thread(target=_carry_all, args=(source, target), daemon=True)
+            thread.start()
+            if source:
+                self._printing.append(thread)
+
+    def finish(self) -> None:
+        """The last output of a command that has ended."""
+        for thread in self._printing:
+            thread.join(_LAST_WORDS_SECONDS)
+
+
+def _carry_all(source: int, target: int) -> None:
+    """Then close the pipe that is one of the two: the command sees that there is no more, or no reader."""
+    _carry(source, target)
+    os.close(source or target)
 
 
 def _carry(source: int, target: int) -> None:

@@ -189,7 +189,8 @@ def test_a_pod_that_cannot_be_set_up_waits_and_says_why(tmp_path: Path) -> None:
         mounts = [{"name": "h", "mountPath": "/h"}]
         await scene.supervisor.start(manifest(shell("cat h/file", volumeMounts=mounts), volumes=volumes))
         assert scene.status().phase == "Pending"
-        assert scene.container().message == "cannot set up volume `h`: no such file or directory"
+        why = f"hostPath type check failed: {missing} is not a directory"
+        assert scene.container().message == f"cannot set up volume `h`: {why}"
         assert scene.said(events.PodWaiting)[0].event_reason == "FailedMount"
         missing.mkdir()
         (missing / "file").write_text("hello")

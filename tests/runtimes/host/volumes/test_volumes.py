@@ -106,9 +106,19 @@ def test_host_paths_are_made_where_that_is_wanted(tmp_path: Path) -> None:
     assert not (tmp_path / "v").exists()
 
 
-@pytest.mark.parametrize("kind", ["Directory", "File", "Socket", "CharDevice", "BlockDevice"])
+KINDS = {
+    "Directory": "directory",
+    "File": "file",
+    "Socket": "socket file",
+    "CharDevice": "character device",
+    "BlockDevice": "block device",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_host_paths_must_be_what_their_type_says(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(MountError, match="cannot set up volume `h`: no such file"):
+    """In the words of Kubernetes, which are the same for a path that is not there."""
+    with pytest.raises(MountError, match=f"cannot set up volume `h`: hostPath .* is not a {KINDS[kind]}$"):
         volumes.prepare(tmp_path, host(tmp_path / "missing", kind))
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").write_text("")
@@ -116,10 +126,18 @@ def test_host_paths_must_be_what_their_type_says(tmp_path: Path, kind: str) -> N
         listener.bind(str(tmp_path / "socket"))
     paths = {"Directory": tmp_path / "dir", "File": tmp_path / "file", "Socket": tmp_path / "socket"}
     wrong = paths["File"] if kind == "Directory" else paths["Directory"]
-    with pytest.raises(MountError, match=f"hostPath type check failed: {wrong} is not a {kind}"):
+    with pytest.raises(MountError, match=f"hostPath type check failed: {wrong} is not a {KINDS[kind]}$"):
         volumes.prepare(tmp_path, host(wrong, kind))
     if kind in paths:
         assert volumes.prepare(tmp_path, host(paths[kind], kind))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("FileOrCreate", "file"), ("DirectoryOrCreate", "directory")])
+def test_a_pipe_in_the_place_of_a_host_path_is_not_waited_for(tmp_path: Path, kind: str, name: str) -> None:
+    """It held up the set-up of all other pods."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MountError, match=f"hostPath type check failed: {tmp_path / 'pipe'} is not a {name}$"):
+        volumes.prepare(tmp_path, host(tmp_path / "pipe", kind))
 
 
 def test_a_host_path_without_a_type_need_not_exist(tmp_path: Path) -> None:

@@ -168,27 +168,44 @@ def _mount(path: Path, size: int | None) -> bool:
     return True
 
 
-_IS: Mapping[str, Callable[[int], bool]] = {
-    "Directory": stat.S_ISDIR,
-    "DirectoryOrCreate": stat.S_ISDIR,
-    "File": stat.S_ISREG,
-    "FileOrCreate": stat.S_ISREG,
-    "Socket": stat.S_ISSOCK,
-    "CharDevice": stat.S_ISCHR,
-    "BlockDevice": stat.S_ISBLK,
+# What each type is, and how Kubernetes calls it.
+_KINDS: Mapping[str, tuple[Callable[[int], bool], str]] = {
+    "Directory": (stat.S_ISDIR, "directory"),
+    "DirectoryOrCreate": (stat.S_ISDIR, "directory"),
+    "File": (stat.S_ISREG, "file"),
+    "FileOrCreate": (stat.S_ISREG, "file"),
+    "Socket": (stat.S_ISSOCK, "socket file"),
+    "CharDevice": (stat.S_ISCHR, "character device"),
+    "BlockDevice": (stat.S_ISBLK, "block device"),
 }
 
 
 def _host_path(spec: VolumeSpec, path: Path) -> Path:
-    """The path once it is what its type says; without a type it need not even exist."""
+    """The path once it is what its type says; without a type it need not even exist.
+
+    What is there is not opened: a pipe would be waited for, and all other pods with it.
+    """
     kind = spec.host_path_type
-    if kind == "DirectoryOrCreate":
+    if not kind:
+        return path
+    mode = _mode_of(path)
+    if mode is None and kind == "DirectoryOrCreate":
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
-    elif kind == "FileOrCreate":
-        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o644))
-    if kind and not _IS[kind](path.stat().st_mode):
-        raise MountError(f"cannot set up volume `{spec.name}`: hostPath type check failed: {path} is not a {kind}")
+    elif mode is None and kind == "FileOrCreate":
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, mode=0o644))
+    mode = _mode_of(path)
+    is_kind, name = _KINDS[kind]
+    if mode is None or not is_kind(mode):
+        raise MountError(f"cannot set up volume `{spec.name}`: hostPath type check failed: {path} is not a {name}")
     return path
+
+
+def _mode_of(path: Path) -> int | None:
+    """None where there is nothing."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 @contextmanager

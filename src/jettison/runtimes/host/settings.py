@@ -46,6 +46,8 @@ class HostPace:
     # How long a pod whose record is lost may run until it is asked for: by then sources are read, and an API has
     # answered.
     lost: float = 60.0
+    # How long the start of a pod may hold up the next: its hostPath may hang.
+    begin: float = 5.0
     # How long an eviction holds up the loop at most until its record is written.
     in_place: float = 0.0005
     # After which signals wait for a record no longer: a disk that hangs must not keep a pod alive.

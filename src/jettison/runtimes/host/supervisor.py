@@ -170,7 +170,7 @@ class Supervisor:
             worker.start()
         # To pull an image may take minutes, and the pods after this one need not wait for that.
         if not record.is_boxed:
-            await asyncio.wait([worker.begun])
+            await asyncio.wait([worker.begun], timeout=self._services.settings.pace.begin)
 
     async def add(self, manifest: PodManifest) -> None:
         """Ephemeral containers that the pod's document has by now. Harmless where it is not here, or has ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from jettison.engine.lifecycle.rules import Pauses
 from jettison.engine.lifecycle.state import PodLife
 from jettison.runtimes.host.pods import pod_worker
 from jettison.runtimes.host.settings import HostPace
+from jettison.runtimes.host.volumes import volumes
 from tests.runtimes.host.nodes import needs_root
 from tests.runtimes.host.scenes import SLEEPS, STUBBORN, Scene, container, eviction, manifest, play, shell, until
 
@@ -180,6 +182,27 @@ def test_one_container_that_ends_does_not_end_the_others(tmp_path: Path) -> None
         assert scene.container("long").state == "running"
 
     play(tmp_path, scenario)
+
+
+def test_a_host_path_that_hangs_costs_its_own_pods_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one on a network file system whose server is gone. The others start, and these can be ended."""
+    answers = threading.Event()
+    monkeypatch.setattr(volumes, "check_host_paths", lambda _: answers.wait())
+
+    async def scenario(scene: Scene) -> None:
+        volume = {"name": "h", "hostPath": {"path": str(tmp_path), "type": "Directory"}}
+        for name in ("one", "two", "three"):
+            await scene.supervisor.start(manifest(container(SLEEPS), name=name, volumes=[volume]))
+        await scene.supervisor.start(manifest(container(SLEEPS)))
+        assert scene.container().state == "running"
+        assert scene.status("one").phase == "Pending"
+        for name in ("one", "two", "three", "a"):
+            await scene.supervisor.stop(f"uid-{name}", 0)
+
+    try:
+        play(tmp_path, scenario, pace=HostPace(begin=0.1))
+    finally:
+        answers.set()
 
 
 def test_a_pod_that_cannot_be_set_up_waits_and_says_why(tmp_path: Path) -> None:

@@ -100,9 +100,10 @@ def host(path: Path, kind: str) -> list[VolumeSpec]:
 def test_host_paths_are_made_where_that_is_wanted(tmp_path: Path) -> None:
     (volume,) = volumes.prepare(tmp_path / "v", host(tmp_path / "d" / "e", "DirectoryOrCreate"))
     assert volume == Volume("h", tmp_path / "d" / "e", is_host=True)
+    volumes.check_host_paths(host(tmp_path / "d" / "e", "DirectoryOrCreate"))
     assert volume.path.is_dir()
-    (volume,) = volumes.prepare(tmp_path / "v", host(tmp_path / "f", "FileOrCreate"))
-    assert volume.path.is_file()
+    volumes.check_host_paths(host(tmp_path / "f", "FileOrCreate"))
+    assert (tmp_path / "f").is_file()
     assert not (tmp_path / "v").exists()
 
 
@@ -119,7 +120,7 @@ KINDS = {
 def test_host_paths_must_be_what_their_type_says(tmp_path: Path, kind: str) -> None:
     """In the words of Kubernetes, which are the same for a path that is not there."""
     with pytest.raises(MountError, match=f"cannot set up volume `h`: hostPath .* is not a {KINDS[kind]}$"):
-        volumes.prepare(tmp_path, host(tmp_path / "missing", kind))
+        volumes.check_host_paths(host(tmp_path / "missing", kind))
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").write_text("")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -127,9 +128,9 @@ def test_host_paths_must_be_what_their_type_says(tmp_path: Path, kind: str) -> N
     paths = {"Directory": tmp_path / "dir", "File": tmp_path / "file", "Socket": tmp_path / "socket"}
     wrong = paths["File"] if kind == "Directory" else paths["Directory"]
     with pytest.raises(MountError, match=f"hostPath type check failed: {wrong} is not a {KINDS[kind]}$"):
-        volumes.prepare(tmp_path, host(wrong, kind))
+        volumes.check_host_paths(host(wrong, kind))
     if kind in paths:
-        assert volumes.prepare(tmp_path, host(paths[kind], kind))
+        volumes.check_host_paths(host(paths[kind], kind))
 
 
 @pytest.mark.parametrize(("kind", "name"), [("FileOrCreate", "file"), ("DirectoryOrCreate", "directory")])
@@ -137,10 +138,11 @@ def test_a_pipe_in_the_place_of_a_host_path_is_not_waited_for(tmp_path: Path, ki
     """It held up the set-up of all other pods."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(MountError, match=f"hostPath type check failed: {tmp_path / 'pipe'} is not a {name}$"):
-        volumes.prepare(tmp_path, host(tmp_path / "pipe", kind))
+        volumes.check_host_paths(host(tmp_path / "pipe", kind))
 
 
 def test_a_host_path_without_a_type_need_not_exist(tmp_path: Path) -> None:
+    volumes.check_host_paths(host(tmp_path / "missing", ""))
     assert volumes.prepare(tmp_path, host(tmp_path / "missing", ""))
 
 

@@ -47,7 +47,7 @@ from jettison.runtimes.host.volumes import shown_files, volumes
 from jettison.runtimes.host.volumes.content import Contents, PodIdentity
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import clean_up, remove_directory
-from jettison.runtimes.machine.background_tasks import BackgroundTasks
+from jettison.runtimes.machine.background_tasks import BackgroundTasks, in_own_thread
 from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus, ProbeCount
 
 _SECOND_NS = 10**9
@@ -430,6 +430,9 @@ class PodWorker:
         except RuntimeFailure as failure:
             return ev.SetUpFailed(self.now(), not_set_up(NO_CGROUP, str(failure)), self._spec)
         try:
+            if any(each.host_path_type for each in self._spec.volumes):
+                # Of the threads that all pods share it would keep one for good.
+                await in_own_thread(partial(volumes.check_host_paths, self._spec.volumes))
             self._directories.volumes = await self._services.wait_for(self._furnish)
         except RuntimeFailure as failure:
             return ev.SetUpFailed(self.now(), not_set_up(FAILED_MOUNT, str(failure)), self._spec)

@@ -49,9 +49,23 @@ class Volume:
 def prepare(volumes_dir: Path, specs: Iterable[VolumeSpec], group: int | None = None) -> tuple[Volume, ...]:
     """Make what is missing; what is there from before is kept. Raises MountError.
 
-    An emptyDir belongs to `group`, the pod's fsGroup, and so does what is made in it; a hostPath is left as it is.
+    An emptyDir belongs to `group`, the pod's fsGroup, and so does what is made in it; a hostPath is left as it is, and
+    not looked at (`check_host_paths`): without a type it need not even exist.
     """
     return tuple(_prepare(volumes_dir, spec, group) for spec in specs)
+
+
+def check_host_paths(specs: Iterable[VolumeSpec]) -> None:
+    """Each is what its type says; what a type wants made is made. Raises MountError.
+
+    May never return: a network file system whose server is gone makes each question about it wait.
+    """
+    for spec in specs:
+        if spec.host_path is not None and spec.host_path_type:
+            try:
+                _check_host_path(spec, Path(spec.host_path))
+            except OSError as error:
+                raise _not_set_up(spec, error) from error
 
 
 def link(
@@ -136,7 +150,7 @@ def variable(volume: str) -> str:
 def _prepare(volumes_dir: Path, spec: VolumeSpec, group: int | None) -> Volume:
     try:
         if spec.host_path is not None:
-            return Volume(spec.name, _host_path(spec, Path(spec.host_path)), is_host=True)
+            return Volume(spec.name, Path(spec.host_path), is_host=True)
         found = _empty_dir(spec, volumes_dir / spec.name)
         if spec.content is not None:
             found.path.chmod(_MODE)
@@ -146,7 +160,11 @@ def _prepare(volumes_dir: Path, spec: VolumeSpec, group: int | None) -> Volume:
         found.path.chmod(_SHARED if group is None else _SHARED | stat.S_ISGID)
         return found
     except OSError as error:
-        raise MountError(f"cannot set up volume `{spec.name}`: {kernel_files.reason(error)}") from error
+        raise _not_set_up(spec, error) from error
+
+
+def _not_set_up(spec: VolumeSpec, error: OSError) -> MountError:
+    return MountError(f"cannot set up volume `{spec.name}`: {kernel_files.reason(error)}")
 
 
 def _empty_dir(spec: VolumeSpec, path: Path) -> Volume:
@@ -180,14 +198,9 @@ _KINDS: Mapping[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-def _host_path(spec: VolumeSpec, path: Path) -> Path:
-    """The path once it is what its type says; without a type it need not even exist.
-
-    What is there is not opened: a pipe would be waited for, and all other pods with it.
-    """
+def _check_host_path(spec: VolumeSpec, path: Path) -> None:
+    """What is there is not opened: a pipe would be waited for."""
     kind = spec.host_path_type
-    if not kind:
-        return path
     mode = _mode_of(path)
     if mode is None and kind == "DirectoryOrCreate":
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -197,7 +210,6 @@ def _host_path(spec: VolumeSpec, path: Path) -> Path:
     is_kind, name = _KINDS[kind]
     if mode is None or not is_kind(mode):
         raise MountError(f"cannot set up volume `{spec.name}`: hostPath type check failed: {path} is not a {name}")
-    return path
 
 
 def _mode_of(path: Path) -> int | None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from jettison.runtimes.host.processes.launching import SEARCH_PATH, at_once, environment, working_directory
+from jettison.errors import StartError
+from jettison.runtimes.host.processes.launching import (
+    SEARCH_PATH,
+    at_once,
+    environment,
+    give_directory,
+    working_directory,
+)
+from jettison.runtimes.host.specs.security import SecuritySpec
 from jettison.runtimes.host.specs.spec import ContainerSpec
 from jettison.runtimes.host.specs.texts import expand
 from jettison.runtimes.host.specs.volumes import MountSpec
@@ -100,6 +109,22 @@ def test_a_working_directory_of_its_own_is_made(public_path: Path, asked: str, f
         assert scene.log().split() == [f"{scene.settings.pod_dir('uid-a')}/{found}", "12345", above, "12345"]
 
     play(public_path, scenario)
+
+
+@needs_root
+def test_another_user_takes_an_agent_that_is_root(public_path: Path) -> None:
+    """It was said as an operation on a directory that is not permitted."""
+    other = 65_534
+    os.setegid(other)
+    os.seteuid(other)
+    try:
+        with pytest.raises(StartError) as raised:
+            give_directory(public_path, SecuritySpec(user=1, group=2))
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+    allowed = "the agent runs as user `65534`, and only root may take another user or group"
+    assert str(raised.value) == f"cannot run as user `1` and group `2`: {allowed}"
 
 
 @needs_root

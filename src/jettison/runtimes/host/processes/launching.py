@@ -299,10 +299,9 @@ class Launcher:
         try:
             directory.parent.mkdir(mode=_SHARED_MODE, parents=True, exist_ok=True)
             directory.mkdir(mode=_OWN_MODE, exist_ok=True)
-            user, group = (_UNCHANGED if each is None else each for each in (security.user, security.group))
-            os.chown(directory, user, group)
         except OSError as error:
             raise StartError(f"cannot make `{directory}`: {kernel_files.reason(error)}") from error
+        give_directory(directory, security)
         if self._has_input:
             _make_pipe(self._given)
         mounted = {volume.name: volume for volume in self._directories.volumes}
@@ -328,6 +327,20 @@ class Launcher:
         if directories.services.has_private_mounts and spec.working_dir.startswith("/"):
             place = Path(spec.working_dir)
         return Launch(words, variables, place, output, spec.security, directories.services.descriptors)
+
+
+def give_directory(directory: Path, security: SecuritySpec) -> None:
+    """To the user and the group that a container runs as. Raises StartError."""
+    user, group = (_UNCHANGED if each is None else each for each in (security.user, security.group))
+    try:
+        os.chown(directory, user, group)
+    except PermissionError as error:
+        named = (("user", security.user), ("group", security.group))
+        wanted = " and ".join(f"{what} `{number}`" for what, number in named if number is not None)
+        why = f"the agent runs as user `{os.geteuid()}`, and only root may take another user or group"
+        raise StartError(f"cannot run as {wanted}: {why}") from error
+    except OSError as error:
+        raise StartError(f"cannot give `{directory}` to user `{user}`: {kernel_files.reason(error)}") from error
 
 
 def _make_pipe(path: Path) -> None:

@@ -650,6 +650,29 @@ def test_a_damaged_record_costs_no_pod_its_life(tmp_path: Path) -> None:
     twice(tmp_path, before, after, between)
 
 
+def test_init_containers_of_a_pod_that_is_found_again_have_succeeded(tmp_path: Path) -> None:
+    """An API that knows how they ended refuses every status in which they wait again."""
+    inits = [shell("true", "first"), container(SLEEPS, "side", restartPolicy="Always")]
+    wanted = manifest(shell("sleep 2"), initContainers=inits, restartPolicy="Never", terminationGracePeriodSeconds=1)
+
+    async def before(scene: Scene) -> None:
+        await scene.supervisor.start(wanted)
+        await until(lambda: scene.container().state == "running")
+
+    def between(made: Node) -> None:
+        (made.settings.records_dir / f"{wanted.pod.uid}.json").unlink()
+
+    async def after(scene: Scene) -> None:
+        await scene.supervisor.start(wanted)
+        first = scene.container("first")
+        assert (first.state, first.exit_code, first.reason, first.is_ready) == ("terminated", 0, "Completed", True)
+        assert scene.container("side").state == "running"
+        await until(lambda: scene.status().phase == "Succeeded")
+        assert not scene.said(events.ContainerStarted)
+
+    twice(tmp_path, before, after, between)
+
+
 def test_an_order_that_meets_a_pod_which_is_being_found_again_is_carried_out(tmp_path: Path) -> None:
     """Its containers are looked for a few at a time, and until all are found nothing is known of them."""
     wanted = manifest(*(container(SLEEPS, f"c{number}") for number in range(9)), terminationGracePeriodSeconds=1)

@@ -58,6 +58,11 @@ _STRAYS_WAIT = 10.0
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
+_INIT_DONE = (
+    "Unable to get init container status from container runtime and pod has been initialized, treat it as exited "
+    "normally"
+)
+
 
 @frozen
 class _Remembered:
@@ -409,19 +414,29 @@ def _checked_uid(manifest: PodManifest) -> str:
 
 
 def _recovered(record: PodRecord, directories: PodDirectories, spec: PodSpec) -> PodRecord:
-    """`record` as it would be if the pod had been started now, with the containers that run."""
+    """`record` as it would be if the pod had been started now, with the containers that run.
+
+    Where a regular one runs, the init containers have succeeded, as a kubelet concludes: an API that knows their end
+    refuses every status in which they wait again.
+    """
     now = Instant.of(directories.services.clock)
     found = {each.name: _recovered_container(each, directories, now) for each in spec.everything}
-    running = tuple(each for each in found.values() if each is not None)
+    running = [each for each in found.values() if each is not None]
     began_ns = min((each.begun_monotonic_ns or 0 for each in running), default=now.monotonic_ns)
+    is_initialized = any(found[each.name] is not None for each in spec.containers)
+    if is_initialized:
+        done = (each.name for each in spec.init_containers if not each.is_sidecar and found[each.name] is None)
+        running += (
+            ContainerRecord(name, "terminated", 0, exit_code=0, reason="Completed", message=_INIT_DONE) for name in done
+        )
     started_ns = now.wall_ns - (now.monotonic_ns - began_ns)
     return replace(
         record,
         created_ns=started_ns,
         started_ns=started_ns,
         started_monotonic_ns=began_ns,
-        containers=running,
-        is_initialized=any(found[each.name] is not None for each in spec.containers),
+        containers=tuple(running),
+        is_initialized=is_initialized,
     )
 
 

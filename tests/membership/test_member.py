@@ -20,7 +20,7 @@ from jettison.runtimes.kube.client import DeleteOptions, KubeClient, PatchType
 from jettison.runtimes.kube.kinds import EVENTS, LEASES, NODES, PODS, Kind
 from tests.controllers.staging import is_gone, told, until
 from tests.live.served import Served, serving
-from tests.membership.joined import PATIENCE, Joined, client_of, condition, joined, play
+from tests.membership.joined import ADDRESS, PATIENCE, Joined, client_of, condition, joined, play
 from tests.watching import one_by_one
 
 Json = dict[str, Any]
@@ -84,6 +84,42 @@ def test_what_the_cluster_did_to_the_node_stays(served: Served, tmp_path: Path) 
             assert node["metadata"]["labels"]["rack"] == "7"
             assert node["spec"].get("unschedulable") is True
             assert not node["spec"].get("taints")
+
+    play(scenario())
+
+
+def test_what_an_earlier_kubelet_has_left_is_taken_back(served: Served, tmp_path: Path) -> None:
+    """A merge keeps what it does not name. Extended resources stay, as with a kubelet."""
+    theirs = {
+        "addresses": [
+            {"type": "InternalIP", "address": "10.0.0.9"},
+            {"type": "InternalIP", "address": "fd00::9"},
+            {"type": "ExternalIP", "address": "8.8.8.8"},
+        ],
+        "capacity": {"hugepages-32Mi": "64Mi", "example.com/dongle": "4"},
+        "allocatable": {"hugepages-32Mi": "64Mi", "example.com/dongle": "4"},
+        "images": [{"names": ["nginx:1"], "sizeBytes": 5}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "volumesInUse": ["kubernetes.io/csi/driver^volume"],
+        "runtimeHandlers": [{"name": "runc"}],
+        "nodeInfo": {"swap": {"capacity": 5}},
+    }
+
+    async def scenario() -> None:
+        async with client_of(served) as admin:
+            await admin.create(NODES, {"metadata": {"name": "m19"}})
+            await admin.patch(NODES, "m19", {"status": theirs}, subresource="status")
+        async with joined(served, "m19", tmp_path) as member:
+            node = await until(lambda: _ready_node(member), seconds=PATIENCE)
+            assert node is not None
+            status = node["status"]
+            assert [each["address"] for each in status["addresses"]] == [ADDRESS, "m19"]
+            for amounts in ("capacity", "allocatable"):
+                assert "hugepages-32Mi" not in status[amounts]
+                assert status[amounts]["example.com/dongle"] == "4"
+            assert not {"images", "volumesInUse", "runtimeHandlers"} & status.keys()
+            assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 0
+            assert "swap" not in status["nodeInfo"]
 
     play(scenario())
 

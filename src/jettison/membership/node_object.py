@@ -35,6 +35,9 @@ KUBERNETES: Final = "v1.36.4"
 # Of one image, as in a kubelet's status.
 _MOST_NAMES: Final = 5
 _LONGEST_MESSAGE: Final = 1024
+# Of a status, and the node's alone to write.
+_OWN_FIELDS: Final = ("images", "daemonEndpoints", "volumesInUse", "runtimeHandlers", "features", "declaredFeatures")
+_HUGE_PAGES: Final = "hugepages-"
 _HEALTHY: Final = ("ContainerRuntimeIsHealthy", "Container runtime on the node is functioning properly")
 _GO_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 
@@ -152,6 +155,21 @@ def status_document(
     if profile.port is not None:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": profile.port}}
     return status
+
+
+def status_patch(status: Document, before: Document) -> Document:
+    """For a strategic merge: the status, and the end of what an earlier kubelet of this name has left.
+
+    As a kubelet does. A merge keeps what it does not name: a second InternalIP is called, images attract pods, and
+    volumes that count as used are not detached. Extended resources stay: an administrator may have advertised them.
+    """
+    patch: Document = {key: None for key in _OWN_FIELDS if before.get(key)}
+    patch |= {**status, "addresses": [{"$patch": "replace"}, *status["addresses"]]}
+    patch["nodeInfo"] = dict.fromkeys(before.get("nodeInfo") or ()) | status["nodeInfo"]
+    for amounts in ("capacity", "allocatable"):
+        pages = (name for name in before.get(amounts) or () if name.startswith(_HUGE_PAGES))
+        patch[amounts] = dict.fromkeys(pages) | status[amounts]
+    return patch
 
 
 def conditions_of(document: Document | None) -> list[NodeCondition]:

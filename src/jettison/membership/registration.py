@@ -27,6 +27,7 @@ from jettison.membership.node_object import (
     next_conditions,
     node_document,
     status_document,
+    status_patch,
     with_runtime,
 )
 from jettison.runtimes.kube.cache import Cache
@@ -120,7 +121,8 @@ class Registration:
         # Others write conditions, too, so those are compared with the API; the rest with what was sent last.
         if not (is_due or _without_conditions(status) != self._reported or _differs(status, node.get("status") or {})):
             return
-        await self._client.patch(NODES, self._profile.name, {"status": status}, subresource="status")
+        body = {"status": status_patch(status, node.get("status") or {})}
+        await self._client.patch(NODES, self._profile.name, body, subresource="status")
         self._note(status)
         # The agent itself reports pressure, when it notices it.
         self._say([event for event in said if event.reason in (NODE_READY, NODE_NOT_READY)])

@@ -74,6 +74,16 @@ def test_tolerations_are_added_once() -> None:
     assert made["metadata"]["labels"] == {"controller-revision-hash": "hash"}
 
 
+def test_pods_are_marked_with_revision_and_generation_of_their_template() -> None:
+    template = {"metadata": {"labels": {"app": "logs"}}, "spec": {}}
+    marked = daemon_template(template, "hash", "7")["metadata"]["labels"]
+    assert marked == {"app": "logs", "controller-revision-hash": "hash", "pod-template-generation": "7"}
+    assert daemon_template(template, "hash")["metadata"]["labels"] == {
+        "app": "logs",
+        "controller-revision-hash": "hash",
+    }
+
+
 SECOND_NS = 10**9
 NODE = ("uid", 1, "node")
 

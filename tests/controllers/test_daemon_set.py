@@ -118,6 +118,7 @@ def test_every_node_it_was_made_for_gets_one(kubeconfig: Path) -> None:
         pod = pods[0]
         assert pod["metadata"]["generateName"] == "ds-"
         assert pod["metadata"]["labels"]["controller-revision-hash"]
+        assert pod["metadata"]["labels"]["pod-template-generation"] == "1"
         assert pod["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
         assert pod["spec"]["tolerations"] == [
             {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}

@@ -19,7 +19,8 @@ from jettison.controllers.machinery.pod_control import Failure, NewPod, PodBatch
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings
 from jettison.controllers.machinery.revisions import RevisionHistory, Revisions, surplus
 from jettison.engine.budgets.budget import scaled
-from jettison.engine.pods.api_pod import REVISION_LABEL, ApiPod
+from jettison.engine.numbers.strconv import parse_int64
+from jettison.engine.pods.api_pod import GENERATION_LABEL, REVISION_LABEL, ApiPod
 from jettison.engine.pods.pod import FAILED
 from jettison.engine.scheduling.placement import NAME_FIELD, Toleration
 from jettison.engine.workloads.daemon_sync import (
@@ -54,6 +55,8 @@ _ROLLING: Final = "RollingUpdate"
 # Written also as 0; the other counters are left out then.
 _ALWAYS_WRITTEN: Final = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+# The server counts there how often the template has changed.
+_GENERATION_ANNOTATION: Final = "deprecated.daemonset.template.generation"
 
 Failing = tuple[str, int, str]
 """Uid and observed generation of the set, and the node: a changed set gets a new chance."""
@@ -229,11 +232,13 @@ class DaemonSetController:
 
 
 def _look(daemon_set: Document, revision: _Revision, nodes: Cache, claimed: Iterable[Document], now_ns: int) -> _Look:
-    template = daemon_template(daemon_set["spec"]["template"], revision.hash)
+    generation = _template_generation(daemon_set)
+    template = daemon_template(daemon_set["spec"]["template"], revision.hash, generation)
     placements = dict(_placements(template["spec"], nodes))
     strategy = _Strategy(daemon_set["spec"].get("updateStrategy") or {})
     min_ready = daemon_set["spec"].get("minReadySeconds") or 0
-    goal = DaemonGoal(revision.hash, min_ready, now_ns, surges=strategy.allowed("maxSurge", 1) > 0)
+    surges = strategy.allowed("maxSurge", 1) > 0
+    goal = DaemonGoal(revision.hash, min_ready, now_ns, surges, generation)
     pods: dict[str, list[PodView]] = {}
     for pod in map(PodView, claimed):
         node = target_node(pod)
@@ -295,10 +300,19 @@ def _choosable(node: Document) -> object:
     return node["metadata"].get("labels"), (node.get("spec") or {}).get("taints")
 
 
-def daemon_template(template: Document, revision: str) -> Document:
-    """What all pods of the set have in common: the revision's label and the tolerations of daemons."""
+def _template_generation(daemon_set: Document) -> str:
+    """Empty where the set does not tell, or tells no number."""
+    annotations = daemon_set["metadata"].get("annotations") or {}
+    generation = parse_int64(annotations.get(_GENERATION_ANNOTATION) or "")
+    return "" if generation is None else str(generation)
+
+
+def daemon_template(template: Document, revision: str, generation: str = "") -> Document:
+    """What all pods of the set have in common: the labels that tell its revision and the tolerations of daemons."""
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     labels = {**(metadata.get("labels") or {}), REVISION_LABEL: revision}
+    if generation:
+        labels[GENERATION_LABEL] = generation
     added = [*AUTOMATIC_TOLERATIONS, *([HOST_NETWORK_TOLERATION] if spec.get("hostNetwork") else [])]
     tolerations: list[Document] = list(spec.get("tolerations") or ())
     for each in added:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jettison.engine.pods.api_pod import REVISION_LABEL, ApiPod
+from jettison.engine.pods.api_pod import GENERATION_LABEL, REVISION_LABEL, ApiPod
 from jettison.engine.scheduling.placement import Taint
 from jettison.engine.workloads.daemon_sync import (
     AUTOMATIC_TOLERATIONS,
@@ -82,6 +82,13 @@ def test_a_node_has_one(placement: Placement, pods: tuple[ApiPod, ...], needs: N
 )
 def test_with_a_surge_it_may_have_an_old_and_a_new_one(pods: tuple[ApiPod, ...], needs: Needs) -> None:
     assert needs_of(SURGE, RUNS, pods) == needs
+
+
+def test_the_generation_of_the_template_is_as_good_as_its_revision() -> None:
+    adopted = replace(OLD, labels={**OLD.labels, GENERATION_LABEL: "3"})
+    assert DaemonGoal("new", generation="3").is_updated(adopted)
+    assert not DaemonGoal("new", generation="4").is_updated(adopted)
+    assert not DaemonGoal("new").is_updated(OLD)
 
 
 def test_one_that_has_ended_and_is_deleted_holds_no_place() -> None:

@@ -19,6 +19,9 @@ from jettison.engine.workloads.owners import OwnerReference
 REVISION_LABEL: Final = "controller-revision-hash"
 """Which revision a pod was made from: a DaemonSet's pods carry its hash, a StatefulSet's its name."""
 
+GENERATION_LABEL: Final = "pod-template-generation"
+"""The older mark of a DaemonSet's pods: how often its template had changed. Kubernetes still writes and heeds it."""
+
 _SECOND_NS: Final = 10**9
 
 
@@ -86,6 +89,11 @@ class ApiPod:
     def revision(self) -> str:
         """Of the set that made it."""
         return self.labels.get(REVISION_LABEL) or ""
+
+    @property
+    def template_generation(self) -> str:
+        """Of a daemon pod: the generation of the template that it was made from."""
+        return self.labels.get(GENERATION_LABEL) or ""
 
     def available_ns(self, min_ready_seconds: int) -> int | None:
         """From when on it counts as available; None where that is not in sight."""

@@ -88,16 +88,22 @@ class DaemonWait(NamedTuple):
 
 @frozen
 class DaemonGoal:
-    """What the set wants of its pods now: this revision, and so many seconds of being Ready."""
+    """What the set wants of its pods now: this revision, and so many seconds of being Ready.
+
+    `generation` is that of the template, as pods are labelled with it; empty where the set does not tell.
+    """
 
     revision: str
     min_ready_seconds: int = 0
     now_ns: int = 0
     surges: bool = False
+    generation: str = ""
 
     def is_updated(self, pod: ApiPod) -> bool:
-        """Whether it was made from the present template."""
-        return pod.revision == self.revision
+        """Whether it was made from the present template. Surprise: one of the two marks is enough, so that a set which
+        adopts the pods of another keeps them where both count the same generation, whatever their templates.
+        """
+        return pod.revision == self.revision or (bool(self.generation) and pod.template_generation == self.generation)
 
     def is_available(self, pod: ApiPod) -> bool:
         """Whether it serves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,22 @@ def test_a_dependent_that_does_not_block_is_not_waited_for(kubeconfig: Path) -> 
                 return "deletionTimestamp" in (await client.get(PODS, "held", space))["metadata"]
 
             await until(is_leaving)
+
+    play(kubeconfig, scene)
+
+
+def test_a_dependent_that_does_not_block_goes_while_another_is_waited_for(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        owner = await ground.pod("owner")
+        blocks = {"blockOwnerDeletion": True, "uid": owner["metadata"]["uid"]}
+        await _pod(ground, "slow", _owner(owner, "Pod", "v1", **blocks), finalizers=["example.com/busy"])
+        await _pod(ground, "loose", _owner(owner, "Pod", "v1"))
+        async with controlled(client, COLLECTOR):
+            await asyncio.sleep(0.5)  # both were looked at, and are only looked at again for a reason
+            await client.delete(PODS, "owner", space, IN_FOREGROUND)
+            await _until_gone(client, PODS, "loose", space)
+            assert not await is_gone(client, PODS, "owner", space)
 
     play(kubeconfig, scene)
 

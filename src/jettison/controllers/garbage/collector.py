@@ -68,11 +68,12 @@ class GarbageCollector:
             return  # gone meanwhile, which is all that was wanted
 
     async def _let_go_after_dependents(self, item: Item, document: Document) -> None:
+        """All of them go now, also those that are not waited for."""
         uid = document["metadata"]["uid"]
-        blocking = [each for each in self._ownership.dependents(uid) if self._blocks(each, uid)]
-        for each in blocking:
+        dependents = self._ownership.dependents(uid)
+        for each in dependents:
             self._reconciler.queue.add(each)
-        if not blocking:
+        if not any(self._blocks(each, uid) for each in dependents):
             await self._remove_finalizer(item, document, FOREGROUND)
 
     def _blocks(self, item: Item, uid: str) -> bool:

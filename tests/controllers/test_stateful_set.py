@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -346,9 +347,39 @@ def test_orphans_of_the_right_name_are_adopted(kubeconfig: Path) -> None:
                 return bool(labels.get("statefulset.kubernetes.io/pod-name") == "db-0")
 
             await until(is_identified)
+            identified = ("Normal", "SuccessfulUpdate", "Update Pod db-0 in StatefulSet db successful")
+            await until_told(client, "db", space, identified)
         adopted, stranger = [await client.get(PODS, name, space) for name in ("db-0", "db-x")]
         assert adopted["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
         assert "ownerReferences" not in stranger["metadata"]
+
+    play(kubeconfig, scene)
+
+
+def test_an_adopted_pod_is_identified_when_it_is_ready_and_a_taken_name_is_no_event(kubeconfig: Path) -> None:
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await ground.node("n")
+        await ground.pod("db-0", node, ready=False)
+        await ground.pod("db-1", node, labels={"app": "stranger"})
+        await _stateful_set(ground, 2, updateStrategy={"type": "OnDelete"})
+        label = "statefulset.kubernetes.io/pod-name"
+
+        async def labels() -> Json:
+            found: Json = (await client.get(PODS, "db-0", space))["metadata"]["labels"]
+            return found
+
+        async def is_identified() -> bool:
+            return label in await labels()
+
+        async with controlled(client, STATEFUL):
+            await _until_status(ground, replicas=1)
+            assert label not in await labels()
+            await ground.become("db-0", "Running", ready=True)
+            await until(is_identified)
+            await asyncio.sleep(0.5)
+        reasons = {reason for _, reason, _ in await told(client, "db", space)}
+        assert reasons == {"SuccessfulUpdate"}
 
     play(kubeconfig, scene)
 

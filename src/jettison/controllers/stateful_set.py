@@ -48,6 +48,7 @@ from jettison.engine.workloads.stateful_sync import (
     StatefulGoal,
     Step,
     counts_of,
+    identifiable,
     is_updated,
     next_steps,
 )
@@ -172,9 +173,11 @@ class StatefulSetController:
 
     async def _act(self, look: _Look) -> Failure | None:
         """What the server said against it."""
-        for ordinal, pod in look.pods.items():
-            if ordinal in look.goal.ordinals:
-                await self._control.identify(pod.document, ordinal)
+        for ordinal in identifiable(look.goal, look.pods):
+            try:
+                await self._control.identify(look.stateful_set, look.pods[ordinal].document, ordinal)
+            except (ApiError, RuntimeFailure) as error:
+                return error
         steps = next_steps(look.goal, look.pods)
         if look.stateful_set["spec"].get("volumeClaimTemplates"):
             steps = self._without_creations(look, steps)
@@ -298,11 +301,15 @@ class StatefulPods:
         self._around = around
 
     async def create(self, stateful_set: Document, pod: Document) -> Document:
-        """The pod as it was made. Raises what the server said, after having told it."""
+        """The pod as it was made. Raises what the server said, after having told it.
+
+        That there is a pod of this name is not told: as a rule the cache has yet to hear of it.
+        """
         try:
             made = await self._around.client.create(PODS, pod, key_of(stateful_set)[0])
         except (ApiError, RuntimeFailure) as error:
-            if not is_namespace_ending(error):
+            is_taken = isinstance(error, ApiError) and error.reason == "AlreadyExists"
+            if not is_taken and not is_namespace_ending(error):
                 self.tell_failure(stateful_set, "Create", pod["metadata"]["name"], error)
             raise
         self._tell_success(stateful_set, "Create", pod["metadata"]["name"])
@@ -320,17 +327,20 @@ class StatefulPods:
             self._tell_success(stateful_set, "Delete", name)
         return is_asked
 
-    async def identify(self, pod: Document, ordinal: int) -> None:
-        """Give an adopted pod the labels of its place, where it lacks them."""
+    async def identify(self, stateful_set: Document, pod: Document, ordinal: int) -> None:
+        """Give an adopted pod the labels of its place, where it lacks the one with its name."""
         namespace, name = key_of(pod)
-        labels = identity_labels(name, ordinal)
-        if labels.items() <= (pod["metadata"].get("labels") or {}).items():
+        if (pod["metadata"].get("labels") or {}).get(NAME_LABEL) == name:
             return
-        patch = {"metadata": {"uid": pod["metadata"]["uid"], "labels": labels}}
+        patch = {"metadata": {"uid": pod["metadata"]["uid"], "labels": identity_labels(name, ordinal)}}
         try:
             await self._around.client.patch(PODS, name, patch, namespace, how=PatchType.MERGE)
         except (NotFound, Conflict):
             return
+        except (ApiError, RuntimeFailure) as error:
+            self.tell_failure(stateful_set, "Update", name, error)
+            raise
+        self._tell_success(stateful_set, "Update", name)
 
     def tell_failure(self, stateful_set: Document, verb: str, pod: str, error: object) -> None:
         """What stands against it, as an event of the set."""

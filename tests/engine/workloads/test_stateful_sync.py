@@ -18,6 +18,7 @@ from jettison.engine.workloads.stateful_sync import (
     StatefulGoal,
     Step,
     counts_of,
+    identifiable,
     is_updated,
     next_steps,
 )
@@ -108,6 +109,16 @@ def test_in_parallel(states: str, steps: list[Step]) -> None:
 )
 def test_a_partition_keeps_those_below_it(partition: int | None, states: str, steps: list[Step]) -> None:
     assert next_steps(replace(GOAL, partition=partition), _pods(*states)) == steps
+
+
+@pytest.mark.parametrize(
+    ("states", "ordered", "parallel"), [("aaaa", 3, 3), ("asa", 1, 3), ("af-", 1, 1), ("-ta", 0, 2)]
+)
+def test_labels_of_the_place_are_given_as_far_as_nothing_is_waited_for(
+    states: str, ordered: int, parallel: int
+) -> None:
+    assert len(identifiable(GOAL, _pods(*states))) == ordered
+    assert len(identifiable(PARALLEL, _pods(*states))) == parallel
 
 
 def test_ordinals_may_begin_anywhere() -> None:

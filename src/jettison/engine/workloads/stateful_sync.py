@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Final, NamedTuple
 
 from jettison.engine.pods.api_pod import ApiPod
@@ -95,6 +95,16 @@ def next_steps(goal: StatefulGoal, pods: Mapping[int, ApiPod]) -> list[Step]:
             return steps
     made = {each.ordinal for each in steps if isinstance(each, Create)}
     return [*steps, *_update(goal, pods, made)]
+
+
+def identifiable(goal: StatefulGoal, pods: Mapping[int, ApiPod]) -> list[int]:
+    """The ordinals whose pods get the labels of their place now, where they lack them.
+
+    In order that is done as far as nothing has to be waited for, in parallel for all that have not ended.
+    """
+    if goal.is_parallel:
+        return [each for each in sorted(pods) if each in goal.ordinals and not pods[each].is_ended]
+    return list(takewhile(lambda each: each in pods and goal.is_serving(pods[each]), goal.ordinals))
 
 
 def _parallel(goal: StatefulGoal, pods: Mapping[int, ApiPod]) -> Iterator[Step]:

@@ -107,13 +107,13 @@ def test_what_an_earlier_kubelet_has_left_is_taken_back(served: Served, tmp_path
 
     async def scenario() -> None:
         async with client_of(served) as admin:
-            await admin.create(NODES, {"metadata": {"name": "m19"}})
-            await admin.patch(NODES, "m19", {"status": theirs}, subresource="status")
-        async with joined(served, "m19", tmp_path) as member:
+            await admin.create(NODES, {"metadata": {"name": "m21"}})
+            await admin.patch(NODES, "m21", {"status": theirs}, subresource="status")
+        async with joined(served, "m21", tmp_path) as member:
             node = await until(lambda: _ready_node(member), seconds=PATIENCE)
             assert node is not None
             status = node["status"]
-            assert [each["address"] for each in status["addresses"]] == [ADDRESS, "m19"]
+            assert [each["address"] for each in status["addresses"]] == [ADDRESS, "m21"]
             for amounts in ("capacity", "allocatable"):
                 assert "hugepages-32Mi" not in status[amounts]
                 assert status[amounts]["example.com/dongle"] == "4"

@@ -20,7 +20,7 @@ from jettison.controllers.nodes.lifecycle import (
 from jettison.manifests.times import time_text
 from jettison.runtimes.kube.client import DeleteOptions, Document, PatchType
 from jettison.runtimes.kube.kinds import LEASES, NODES, PODS
-from tests.controllers.staging import ForwardClock, Json, controlled, told, until
+from tests.controllers.staging import ForwardClock, Json, controlled, told, until, until_told
 from tests.maintenance.playground import Playground, play
 
 LIFECYCLE = "node-lifecycle-controller"
@@ -107,6 +107,64 @@ def test_a_silent_node_is_given_up(kubeconfig: Path) -> None:
             await _until_tainted(ground, silent)
         said = ("Normal", "NodeNotReady", f"Node {silent} status is now: NodeNotReady")
         assert said in await told(client, silent, "default")
+
+    play(kubeconfig, scene)
+
+
+def test_a_node_that_says_itself_that_it_is_not_ready_keeps_the_word_about_its_pods(kubeconfig: Path) -> None:
+    """Only what gets onto it is told. That nodes come and go is told in any case."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        await _clear(ground)
+        own, other = await ground.node("own"), await ground.node("other")
+        await ground.pod("there", own)
+        await ground.pod("late")
+
+        async def is_ready(name: str) -> bool:
+            ready = condition_of(await client.get(PODS, name, space), "Ready")
+            return ready is not None and ready["status"] == "True"
+
+        async def late_is_unready() -> bool:
+            return not await is_ready("late")
+
+        async with controlled(client, LIFECYCLE):
+            registered = ("Normal", "RegisteredNode", f"Node {own} event: Registered Node {own} in Controller")
+            await until_told(client, own, "default", registered)
+            await _beat(ground, own, "False")
+            await _until_tainted(ground, own, (NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute"))
+            target = {"apiVersion": "v1", "kind": "Node", "name": own}
+            binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "late"}, "target": target}
+            await client.create(PODS, binding, space, "binding")
+            await until(late_is_unready)
+            assert await is_ready("there")
+            await client.delete(NODES, other, options=DeleteOptions())
+            removed = ("Normal", "RemovingNode", f"Node {other} event: Removing Node {other} from Controller")
+            await until_told(client, other, "default", removed)
+        assert {reason for _, reason, _ in await told(client, own, "default")} == {"RegisteredNode"}
+
+    play(kubeconfig, scene)
+
+
+def test_what_was_begun_before_a_restart_is_gone_on_with(kubeconfig: Path) -> None:
+    """The node was given up, and the pods were not told."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        await _clear(ground)
+        await ground.node("other")
+        silent = await ground.node("silent")
+        await ground.pod("p", silent)
+        now = time_text(time.time_ns())
+        unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": now}
+        await client.patch(NODES, silent, {"status": {"conditions": [unknown]}}, subresource="status")
+
+        async def is_unready() -> bool:
+            ready = condition_of(await client.get(PODS, "p", space), "Ready")
+            return ready is not None and ready["status"] == "False"
+
+        async with controlled(client, LIFECYCLE):
+            await until(is_unready)
 
     play(kubeconfig, scene)
 

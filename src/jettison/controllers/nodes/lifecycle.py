@@ -1,8 +1,9 @@
 """The node lifecycle controller: from heartbeats to conditions, from conditions to taints.
 
-A silent node's conditions become Unknown, its pods stop being ready (so that budgets and services do not count on
-them), and it is tainted: NoSchedule at once, NoExecute at one node every ten seconds, because a mistake made about
-one node is smaller than one made about all. While no node at all is ready no pod is evicted.
+A silent node's conditions become Unknown, and its pods stop being ready, so that budgets and services do not count on
+them. It is tainted, as is one that says itself that it is not ready: NoSchedule at once, NoExecute at one node every
+ten seconds, because a mistake made about one node is smaller than one made about all. While no node at all is ready no
+pod is evicted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from jettison.clock import Clock
 from jettison.controllers.machinery.event_recorder import WARNING, subject_of
 from jettison.controllers.machinery.objects import condition_of, keys_by_node, with_conditions
 from jettison.controllers.machinery.reconciler import Reconciler, Surroundings, repeat
+from jettison.engine.node.event_correlation import Subject
 from jettison.engine.scheduling.placement import NO_EXECUTE, NO_SCHEDULE
 from jettison.errors import NotFound
 from jettison.manifests.pod_view import node_name_of
@@ -139,9 +141,11 @@ class NodeLifecycleController:
         self._leases = around.caches.of(LEASES, NODE_LEASES)
         self._by_node = self._pods.index(keys_by_node)
         self._heartbeats = Heartbeats(around.clock)
-        # Nodes seen ready, and nodes whose pods were told that it is not.
-        self._seen_ready: set[str] = set()
-        self._marked: set[str] = set()
+        # The nodes that were looked at, by name and with their uids.
+        self._registered: dict[str, str] = {}
+        # Nodes that were given up and whose pods were not told yet; pods that got onto a node since it was looked at.
+        self._untold: set[str] = set()
+        self._arrived: dict[str, set[Key]] = {}
         self._last_taint_ns: int | None = None
         self._reconciler: Reconciler[str] = Reconciler("node lifecycle", self._reconcile)
         self._reconciler.follow(self._nodes, lambda change: (change.newest["metadata"]["name"],))
@@ -163,16 +167,17 @@ class NodeLifecycleController:
         if change.new is None or change.keeps_spec or not change.differs(node_name_of):
             return ()
         name = node_name_of(change.new)
-        self._marked.discard(name)
-        return (name,) if name else ()
+        if name not in self._registered:
+            return ()
+        self._arrived.setdefault(name, set()).add(change.key)
+        return (name,)
 
     async def _reconcile(self, name: str) -> None:
         node = self._nodes.get(("", name))
         if node is None:
-            self._heartbeats.forget(name)
-            self._seen_ready.discard(name)
-            self._marked.discard(name)
+            self._remove(name)
             return
+        self._register(node)
         try:
             if await self._is_given_up(node):
                 return  # the watch brings it back with its new conditions
@@ -180,6 +185,27 @@ class NodeLifecycleController:
         except NotFound:
             return
         await self._tell_pods(node)
+
+    def _register(self, node: Document) -> None:
+        """What was begun before a restart is gone on with: the pods of a node that was given up are told."""
+        name = node["metadata"]["name"]
+        if name in self._registered:
+            return
+        self._registered[name] = node["metadata"]["uid"]
+        self._tell(node["metadata"]["uid"], name, "RegisteredNode", f"event: Registered Node {name} in Controller")
+        if (condition_of(node, "Ready") or {}).get("reason") == _STOPPED[0]:
+            self._untold.add(name)
+
+    def _remove(self, name: str) -> None:
+        self._heartbeats.forget(name)
+        self._untold.discard(name)
+        self._arrived.pop(name, None)
+        uid = self._registered.pop(name, None)
+        if uid is not None:
+            self._tell(uid, name, "RemovingNode", f"event: Removing Node {name} from Controller")
+
+    def _tell(self, uid: str, name: str, reason: str, what: str) -> None:
+        self._around.events.tell(SOURCE, Subject("Node", name, "", uid), reason, f"Node {name} {what}")
 
     async def _is_given_up(self, node: Document) -> bool:
         lease = self._leases.get((NODE_LEASES, node["metadata"]["name"]))
@@ -189,6 +215,10 @@ class NodeLifecycleController:
         if changed:
             whole = {"apiVersion": "v1", "kind": "Node", **with_conditions(node, *changed)}
             await self._around.client.replace(NODES, whole, "status")
+            if is_ready(node):
+                name = node["metadata"]["name"]
+                self._untold.add(name)
+                self._tell(node["metadata"]["uid"], name, "NodeNotReady", "status is now: NodeNotReady")
         return bool(changed)
 
     async def _taint(self, node: Document) -> None:
@@ -231,21 +261,18 @@ class NodeLifecycleController:
         return 1 / rate - (self._around.clock.monotonic_ns() - self._last_taint_ns) / _SECOND_NS
 
     async def _tell_pods(self, node: Document) -> None:
-        """Once each time that a node stops being ready. Where its kubelet lives on it may contradict, and is right."""
+        """Once, when a ready node is given up: that they are not ready. A kubelet that lives contradicts, and is right.
+
+        A node that says itself that it is not ready keeps the word about its pods; only what gets onto it is told.
+        """
         name = node["metadata"]["name"]
-        if is_ready(node):
-            self._seen_ready.add(name)
-            self._marked.discard(name)
-            return
-        if condition_of(node, "Ready") is None or name in self._marked:
-            return
-        if name in self._seen_ready:
-            self._seen_ready.discard(name)
-            message = f"Node {name} status is now: NodeNotReady"
-            self._around.events.tell(SOURCE, subject_of("Node", node), "NodeNotReady", message)
-        for key in self._by_node.values(name):
-            await self._mark(key)
-        self._marked.add(name)
+        arrived = tuple(self._arrived.get(name, ()))
+        if condition_of(node, "Ready") is not None and not is_ready(node):
+            for key in self._by_node.values(name) if name in self._untold else arrived:
+                await self._mark(key)
+        self._untold.discard(name)
+        if left := self._arrived.pop(name, set()).difference(arrived):
+            self._arrived[name] = left
 
     async def _mark(self, key: Key) -> None:
         pod = self._pods.get(key)

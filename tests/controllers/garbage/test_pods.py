@@ -120,6 +120,7 @@ def test_an_orphan_says_why_it_went(kubeconfig: Path) -> None:
             "DeletionByPodGC",
             "PodGC: node no longer exists",
         )
+        assert status["observedGeneration"] == said["observedGeneration"] == 1
 
     play(kubeconfig, scene)
 

@@ -64,6 +64,8 @@ def test_pods_go_in_their_time_and_say_why(kubeconfig: Path) -> None:
         assert why is not None
         assert (why["status"], why["reason"]) == ("True", "DeletionByTaintManager")
         assert why["message"] == "Taint manager: deleting due to NoExecute taint"
+        assert why["observedGeneration"] == 1
+        assert [each["type"] for each in plain["status"]["conditions"]] == ["Ready", "DisruptionTarget"]
         assert plain["metadata"]["deletionGracePeriodSeconds"] == 30
 
     play(kubeconfig, scene)

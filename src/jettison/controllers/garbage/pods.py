@@ -90,6 +90,8 @@ class PodGarbageController:
         try:
             if not has_ended(pod):
                 patch: Document = {"metadata": {"uid": uid}, "status": {"phase": FAILED}}
+                if generation := pod["metadata"].get("generation"):
+                    patch["status"]["observedGeneration"] = generation
                 if is_orphan:
                     said = disruption_patch(pod, REASON, MESSAGE, time_text(self._around.clock.now_ns()))
                     patch["status"] |= said["status"]

@@ -39,16 +39,24 @@ def keys_by_node(pods: Cache) -> View[Key]:
 
 
 def disruption_patch(pod: Document, reason: str, message: str, now: str) -> Document:
-    """A strategic merge for `pods/status` that says why the pod goes. Only to this very pod: the uid is a condition."""
+    """A strategic merge for `pods/status` that says why the pod goes, behind the conditions that it has.
+
+    Only to this very pod: the uid is a condition.
+    """
     known = condition_of(pod, DISRUPTION_TARGET)
-    condition = {
+    condition: Document = {
         "type": DISRUPTION_TARGET,
         "status": "True",
         "reason": reason,
         "message": message,
         "lastTransitionTime": known["lastTransitionTime"] if known and known.get("status") == "True" else now,
     }
-    return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [condition]}}
+    if generation := pod["metadata"].get("generation"):
+        condition["observedGeneration"] = generation
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    order = dict.fromkeys((*(each.get("type", "") for each in conditions), DISRUPTION_TARGET))
+    status = {"$setElementOrder/conditions": [{"type": each} for each in order], "conditions": [condition]}
+    return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
 
 
 async def read_resources(client: KubeClient, api_version: str) -> list[Document]:

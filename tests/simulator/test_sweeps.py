@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -55,6 +58,45 @@ def test_several_processes_give_the_same_table(scenario: Path, expected: list[Ro
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows == [{key: str(value) for key, value in row.items()} for row in expected]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_sweep_that_is_ended_leaves_no_processes(scenario: Path, number: int, code: int) -> None:
+    """Neither does it wait for the runs that have not begun: these would take half an hour."""
+    words = [str(Path(sys.executable).with_name("jettison")), "simulate", str(scenario)]
+    words += ["--seeds", "100000", "--processes", "2"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, start_new_session=True) as sweep:
+        workers = _eventually(lambda: found if len(found := _workers(sweep.pid)) == 2 else [])
+        # To Ctrl-C a terminal's whole foreground group listens; a killer names one process.
+        (os.killpg if number == signal.SIGINT else os.kill)(sweep.pid, number)
+        assert sweep.wait(10) == code
+        assert _eventually(lambda: not any(Path(f"/proc/{each}").exists() for each in workers))
+        assert sweep.stderr is not None
+        # One that is killed while it starts its processes leaves them without a beginning, which they say.
+        assert number == signal.SIGKILL or b"Traceback" not in sweep.stderr.read()
+
+
+def _workers(pid: int) -> list[str]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for each in children if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+def _eventually(what: Callable[[], Any]) -> Any:
+    ends = time.monotonic() + 10
+    while not (found := what()) and time.monotonic() < ends:
+        time.sleep(0.01)
+    return found
+
+
+def test_a_killed_process_of_a_sweep_is_told(scenario: Path) -> None:
+    words = [str(Path(sys.executable).with_name("jettison")), "simulate", str(scenario)]
+    words += ["--seeds", "100000", "--processes", "2"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as sweep:
+        workers = _eventually(lambda: _workers(sweep.pid))
+        os.kill(int(workers[0]), signal.SIGKILL)
+        assert sweep.wait(10) == 1
+        assert sweep.stderr is not None
+        assert sweep.stderr.read() == "error: a process of the sweep was killed: are there too many --processes?\n"
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,14 @@ import io
 import itertools
 import multiprocessing
 import os
+import signal
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,8 @@ MOST_RUNS = 100_000
 Row = dict[str, Any]
 Progress = Callable[[int], None]
 """Told how many more runs are done."""
+Worker = Connection
+"""The end here of what leads to a process of the sweep."""
 
 
 @frozen
@@ -126,14 +131,69 @@ def run_here(jobs: Sequence[Job], processes: int | None, progress: Progress) -> 
     if count == 1:
         return list(_one_by_one(jobs, progress))
     rows: list[Row] = [{}] * len(jobs)
+    left = iter(enumerate(jobs))
+    try:
+        with _workers(count) as idle:
+            busy: dict[Worker, int] = {}
+            done = 0
+            while done < len(jobs):
+                for worker, (index, job) in zip(idle, left, strict=False):
+                    worker.send(job)
+                    busy[worker] = index
+                idle = [each for each in wait(list(busy)) if isinstance(each, Connection)]
+                for each in idle:
+                    rows[busy.pop(each)] = _row(each)
+                done += len(idle)
+                progress(len(idle))
+    except (EOFError, ConnectionError) as error:
+        raise JettisonError("a process of the sweep was killed: are there too many --processes?") from error
+    return rows
+
+
+@contextmanager
+def _workers(count: int) -> Iterator[list[Worker]]:
+    """Processes that run what they are sent. They end with this block, in the midst of a run if it is interrupted."""
     # Not forked: a child would share the locks of this process's threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, mp_context=context) as pool:
-        waiting = {pool.submit(run_job, job): index for index, job in enumerate(jobs)}
-        for done in as_completed(waiting):
-            rows[waiting[done]] = done.result()
-            progress(1)
-    return rows
+    processes, workers = [], []
+    # It lets Ctrl-C through again when it starts.
+    resource_tracker.ensure_running()
+    # A terminal sends Ctrl-C to all of them, and this process alone answers it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            processes.append(process)
+            workers.append(ours)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield workers
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def _work(jobs: Worker) -> None:
+    """In each process, until the one that began it closes its end or is killed."""
+    with suppress(EOFError, ConnectionError):
+        while True:
+            job: Job = jobs.recv()
+            try:
+                jobs.send(run_job(job))
+            except JettisonError as error:
+                jobs.send(error)
+
+
+def _row(worker: Worker) -> Row:
+    answer = worker.recv()
+    if isinstance(answer, JettisonError):
+        raise answer
+    row: Row = answer
+    return row
 
 
 def _one_by_one(jobs: Iterable[Job], progress: Progress) -> Iterator[Row]:

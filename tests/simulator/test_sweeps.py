@@ -177,3 +177,19 @@ def test_a_wrong_sweep_is_refused_before_it_runs(scenario: Path, words: tuple[st
     done = CliRunner().invoke(program, ["simulate", str(scenario), *words])
     assert done.exit_code == 2
     assert WRONG[words] in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "svg"])
+def test_a_file_is_written_where_the_user_wants_it(scenario: Path, tmp_path: Path, kind: str) -> None:
+    option = "--picture" if kind == "svg" else f"--{kind}"
+    link, directory = tmp_path / f"link.{kind}", tmp_path / f"directory.{kind}"
+    link.symlink_to("target")
+    directory.mkdir()
+    done = CliRunner().invoke(program, ["simulate", str(scenario), option, str(link)])
+    assert done.exit_code == 0
+    assert link.is_symlink()
+    assert (tmp_path / "target").stat().st_size > 0
+    done = CliRunner().invoke(program, ["simulate", str(scenario), option, str(directory)])
+    assert done.exit_code == 1
+    assert done.stderr.endswith(f"error: cannot write `{directory}`: is a directory\n")
+    assert sorted(each.name for each in tmp_path.iterdir()) == [directory.name, link.name, "target"]

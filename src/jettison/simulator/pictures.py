@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from jettison.engine.node.amounts import short
 from jettison.engine.node.signals import ROWS, Signal
-from jettison.errors import InputError, WriteError
-from jettison.manifests.files.plain_files import replace_file
-from jettison.runtimes.linux.files.kernel_files import reason
+from jettison.errors import InputError
 from jettison.simulator.run import RunResult, lines_of
 from jettison.simulator.scenario import Scenario
-from jettison.simulator.sweep import Row, plain, telling_figures
+from jettison.simulator.sweep import Row, plain, telling_figures, write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -205,7 +203,4 @@ def _save(figure: Figure, path: Path) -> None:
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
     with mpl.rc_context({"svg.hashsalt": "jettison", "svg.fonttype": "none"}):
         figure.savefig(buffer, format=kind, dpi=110, metadata=metadata)
-    try:
-        replace_file(path, buffer.getvalue(), 0o644)
-    except OSError as error:
-        raise WriteError(f"cannot write `{path}`: {reason(error)}") from error
+    write_file(path, buffer.getvalue())

@@ -25,7 +25,6 @@ from typing import Any
 from jettison.engine.config.policy import PROFILES, Policy
 from jettison.errors import InputError, JettisonError, WriteError
 from jettison.manifests.files.decoding import shortened
-from jettison.manifests.files.plain_files import replace_file
 from jettison.runtimes.linux.files.kernel_files import reason
 from jettison.simulator.run import run
 from jettison.simulator.scenario import Scenario, scenario_of
@@ -263,7 +262,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    _write(path, text.getvalue().encode())
+    write_file(path, text.getvalue().encode())
 
 
 def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -274,11 +273,12 @@ def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
     buffer = pa.BufferOutputStream()
     parquet.write_table(pa.table(columns), buffer)
-    _write(path, buffer.getvalue().to_pybytes())
+    write_file(path, buffer.getvalue().to_pybytes())
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
+    """Where the user wants it, which may be behind a link or a pipe; a directory is refused."""
     try:
-        replace_file(path, data, 0o644)
+        path.write_bytes(data)
     except OSError as error:
         raise WriteError(f"cannot write `{path}`: {reason(error)}") from error

@@ -93,14 +93,14 @@ def _all_of(descriptor: int, path: Path, most: int) -> bytes:
     return data
 
 
-def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """In one go: a reader finds the old contents or the new. Raises the kernel's OSError. Not brought to the disk.
 
     It is for its owner alone, whatever the umask.
     """
     fresh = path.with_name(f"{path.name}.new")
     clear(fresh)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     try:

@@ -308,6 +308,11 @@ def test_where_containerfs_thresholds_come_from(layout: Layout, amounts: list[st
         # A copy of the memory threshold moves the list before, and leaves place.
         ({"memory.available": "1Gi"}, {"containerfs.available": "3Gi"}, True, 4, "0%"),
         ({"memory.available": "1Gi"}, {"containerfs.inodesFree": "9"}, True, 4, "9"),
+        # The operator's own threshold on allocatable memory is no copy: four and one, place for twice four.
+        (
+            {"memory.available": "1Gi", "allocatableMemory.available": "1Gi", "imagefs.available": "2Gi"},
+            {"containerfs.inodesFree": "9"}, True, 8, "0%",
+        ),
     ],
 )  # fmt: skip
 def test_what_the_first_step_sees_of_the_operators_own(

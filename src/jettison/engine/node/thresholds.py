@@ -260,7 +260,8 @@ def list_room(hard: TextMap, soft: TextMap, thresholds: Sequence[Threshold], *, 
     if not guards_allocatable:
         first, second = (sum(text not in ("0%", "100%") for text in texts.values()) for texts in (hard, soft))
         return _grown(_grown(0, 0, first), first, second)
-    copies = sum(each.signal is Signal.ALLOCATABLE_MEMORY_AVAILABLE for each in thresholds)
+    # Counted by what was copied: the operator may have set `allocatableMemory.available` as well.
+    copies = len(_allocatable_copies(thresholds))
     own = len(thresholds) - copies
     return _grown(_grown(0, 0, own), own, copies)
 

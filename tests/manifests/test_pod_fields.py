@@ -28,7 +28,7 @@ POD: dict[str, Any] = {
     "spec": {
         "serviceAccountName": "robot",
         "containers": [
-            {"name": "c", "resources": {"limits": {"cpu": "1500m", "memory": "65Mi"}, "requests": {"cpu": "250m"}}},
+            {"name": "c", "resources": {"limits": {"cpu": "1500m", "memory": "65Mi "}, "requests": {"cpu": "250m"}}},
             {"name": "free"},
         ],
         "initContainers": [{"name": "i", "resources": {"requests": {"hugepages-2Mi": "4Mi"}}}],
@@ -66,7 +66,7 @@ def test_fields(path: str, text: str) -> None:
         ("c", "limits.cpu", "1", "2"),
         ("c", "limits.cpu", "1m", "1500"),
         ("c", "limits.cpu", "0", "2"),
-        ("c", "limits.memory", "1Mi", "65"),
+        ("c", "limits.memory", " 1Mi", "65"),
         ("c", "limits.memory", "1Gi", "1"),
         ("c", "limits.memory", "1", "68157440"),
         ("c", "requests.cpu", "1m", "250"),

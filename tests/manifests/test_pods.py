@@ -156,6 +156,13 @@ def test_a_bad_quantity_in_a_list_is_found_by_its_place() -> None:
         _ = broken.overhead
 
 
+def test_spaces_around_a_quantity_do_not_count() -> None:
+    """As Kubernetes reads them."""
+    limits = {"memory": "1Gi ", "cpu": " 1"}
+    pod = read({"spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]}})
+    assert pod.containers[0].limits == {"memory": parse("1Gi"), "cpu": parse("1")}
+
+
 def test_null_requests_are_zero() -> None:
     """As Kubernetes reads them."""
     pod = read({"spec": {"containers": [{"resources": {"requests": {"cpu": None}, "limits": None}}]}})

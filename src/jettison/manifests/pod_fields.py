@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
-from jettison.engine.numbers.quantity import ZERO, Quantity, parse
+from jettison.engine.numbers.quantity import ZERO, Quantity, parse_field
 from jettison.engine.numbers.strconv import quote
 from jettison.engine.pods.pod import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY
 from jettison.errors import ManifestError, QuantityError
@@ -66,7 +66,7 @@ def check_resource(wanted: ResourceField) -> ResourceField:
     if part not in ("limits", "requests") or not (name in _AMOUNTS or name.startswith(HUGEPAGES_PREFIX)):
         raise ManifestError(f"unsupported container resource : {wanted.resource[:200]}")
     try:
-        divisor = parse(wanted.divisor)
+        divisor = parse_field(wanted.divisor)
     except QuantityError as error:
         raise ManifestError(f"divisor: {error}") from error
     if divisor.sign < 0:
@@ -102,9 +102,9 @@ def resource_text(document: Mapping[str, Any], wanted: ResourceField, around: Po
     amount = _amount(_container(document, wanted.container), part, name)
     if part == "limits" and name in _AMOUNTS and not amount.sign:
         amount = around.allocatable.get(name, amount)
-    divisor = parse(wanted.divisor)
+    divisor = parse_field(wanted.divisor)
     if not divisor.sign:
-        divisor = parse("1")
+        divisor = parse_field("1")
     of, by = (amount.milli, divisor.milli) if name == CPU else (amount.value, divisor.value)
     # With Go's floating point, which is what Kubernetes does.
     return str(math.ceil(of / by))
@@ -122,4 +122,4 @@ def _container(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _amount(container: Mapping[str, Any], part: str, name: str) -> Quantity:
     found = ((container.get("resources") or {}).get(part) or {}).get(name)
-    return ZERO if found is None else parse(str(found))
+    return ZERO if found is None else parse_field(str(found))

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import field
 
 from jettison.engine.config.suggestions import quantity_advice
-from jettison.engine.numbers.quantity import ZERO, Quantity, parse
+from jettison.engine.numbers.quantity import ZERO, Quantity, parse, parse_field
 from jettison.engine.pods.pod import NO_RESOURCES, Container, Pod, PodResources, Resources, Volume
 from jettison.engine.scheduling.placement import Toleration
 from jettison.errors import ManifestError, QuantityError, kind_in_words
@@ -228,7 +228,7 @@ def _quantities(texts: ResourceTexts | None) -> Resources:
     try:
         return {name: parse(text) for name, text in texts.items()}
     except (QuantityError, TypeError):
-        # Not all are well-formed texts: once more, slowly, to take numbers as well or to name the culprit.
+        # Not all are bare texts: once more, slowly, to take numbers and spaces as well, or to name the culprit.
         return {name: _quantity(text, name) for name, text in texts.items()}
 
 
@@ -243,7 +243,7 @@ def _quantity(text: object, name: str) -> Quantity:
     except ValueError as error:  # an integer that Python does not print
         raise QuantityError(f"{name} has more than 4300 digits") from error
     try:
-        return parse(written)
+        return parse_field(written)
     except QuantityError as error:
         raise QuantityError(f"{name} `{shortened(written)}`: {quantity_advice(str(error), written)}") from error
 

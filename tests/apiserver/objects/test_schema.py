@@ -79,7 +79,7 @@ def test_times_are_written_in_utc_to_the_second_or_the_microsecond() -> None:
 
 
 def test_quantities_are_canonical() -> None:
-    container = {"name": "c", "resources": {"limits": {"memory": "1.5Gi", "cpu": 0.5, "example.com/x": 3}}}
+    container = {"name": "c", "resources": {"limits": {"memory": "1.5Gi ", "cpu": 0.5, "example.com/x": 3}}}
     value, _ = read_document("Pod", {"spec": {"containers": [container]}})
     limits = value["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"memory": "1536Mi", "cpu": "500m", "example.com/x": "3"}

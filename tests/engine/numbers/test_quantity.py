@@ -17,6 +17,7 @@ from jettison.engine.numbers.quantity import (
     canonical,
     decimal,
     parse,
+    parse_field,
 )
 from jettison.errors import QuantityError
 from tests.builders import GI, KI, MI
@@ -78,6 +79,16 @@ def test_what_does_not_scan_is_refused(text: str) -> None:
     with pytest.raises(QuantityError) as refusal:
         parse(text)
     assert str(refusal.value) == FORMAT_WRONG
+
+
+@pytest.mark.parametrize("text", [" 1Gi", "1Gi ", "1Gi\u00a0", "\u3000 1Gi\u200a"])
+def test_spaces_around_a_documents_quantity_do_not_count(text: str) -> None:
+    """Kubernetes' JSON decoder cuts them; tabs and line ends it sees as they are spelled, with a backslash."""
+    assert str(parse_field(text)) == "1Gi"
+    for kept in ("1 Gi", "\t1Gi", "1Gi\n", " "):
+        with pytest.raises(QuantityError) as refusal:
+            parse_field(kept)
+        assert str(refusal.value) == FORMAT_WRONG
 
 
 @pytest.mark.parametrize("text", ["1K", "1e", "1ki", "--1", "1mm", "1Mi5", "1E+", "1e99999999999999999999"])

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from jettison.apiserver.objects.go_times import LAYOUT, MICRO_LAYOUT, time_complaint
-from jettison.engine.numbers.quantity import parse
+from jettison.engine.numbers.quantity import parse_field
 from jettison.engine.numbers.strconv import INT64_MAX, INT64_MIN, quote
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.kinds import Field, Type, structs
@@ -510,7 +510,7 @@ def _quantity(value: Any, notes: Notes) -> Any:
     if value is None:
         return "0"
     # Go reads the JSON token itself, so a bare number is fine and a list is a text that makes no sense.
-    return str(parse(value if type(value) is str else str(value)))
+    return str(parse_field(value if type(value) is str else str(value)))
 
 
 def _time(value: Any, notes: Notes) -> Any:

@@ -142,6 +142,15 @@ def parse(text: str) -> Quantity:
     return quantity
 
 
+def parse_field(text: str) -> Quantity:
+    """The quantity in a field of a Kubernetes document, where spaces around it do not count; elsewhere they do."""
+    return parse(text.strip(_SPACES))
+
+
+# What Go takes for a space, without tabs and line ends: JSON spells those with a backslash, and Kubernetes reads the
+# spelling.
+_SPACES = " \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+
 # A node's pods spell the same few requests; a dictionary answers in a third of lru_cache's time.
 _KNOWN: dict[str, Quantity] = {}
 

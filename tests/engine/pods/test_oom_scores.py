@@ -24,6 +24,9 @@ ALL_OF_IT = {"cpu": "1", "memory": "1Gi"}
         ("8Gi", 3),
         ("16Gi", 3),
         ("4Gi", 500),
+        # Go multiplies by 1000 in 64 bits: these wrap around once and twice.
+        ("8589935Gi", 1073742773),
+        ("17179870Gi", 898),
     ],
 )
 def test_burstable_by_what_it_asked_for(request_: str, score: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jettison.engine.numbers.quantity import ZERO
+from jettison.engine.numbers.quantity import ZERO, wrapped
 from jettison.engine.pods.pod import MEMORY, Container, Pod, Qos, aggregate, is_pod_level_resource
 
 GUARANTEED_SCORE = -997
@@ -53,11 +53,12 @@ def _pod_level_share(pod: Pod) -> int:
     if not own or count == 0:
         return 0
     containers = aggregate(pod, lambda container: container.requests).get(MEMORY, ZERO)
-    return _divide(own.value - containers.value, count)
+    return _divide(wrapped(own.value - containers.value), count)
 
 
 def _burstable_score(request: int, capacity: int) -> int:
-    return 1000 - _divide(1000 * request, capacity) if capacity else 1000
+    """Multiplied in 64 bits, as Go does: a request of 8589935Gi and more wraps around."""
+    return 1000 - _divide(wrapped(1000 * request), capacity) if capacity else 1000
 
 
 def _divide(number: int, by: int) -> int:

@@ -27,6 +27,14 @@ def found(hard: dict[str, str] | None = None, *, pages: int = 0, **fields: Any) 
     return node_allocatable(machine, policy(HARD if hard is None else hard, **(KEPT | fields)))
 
 
+def test_a_threshold_that_is_no_number_reserves_everything() -> None:
+    """Go makes the smallest integer of it, cannot negate that, and so subtracts more than there is."""
+    result = found({"memory.available": "NaN%"}, kubeReserved={}, systemReserved={})
+    assert texts(result.reservation) == {"memory": "-9223372036854775808"}
+    assert texts(result.allocatable)["memory"] == "0"
+    assert result.over_reserved == ["memory"]
+
+
 def test_what_pods_may_ask_for_and_what_they_are_held_to() -> None:
     """Allocatable has the hard thresholds subtracted, the limit of the pods' cgroup has not."""
     result = found()

@@ -54,7 +54,9 @@ class Allocatable:
     @property
     def over_reserved(self) -> list[str]:
         """Resources of which more is reserved than there is; with any, a kubelet refuses to start."""
-        return sorted(name for name, kept in self.reservation.items() if self.measured.get(name, ZERO) < kept)
+        # By subtraction: what Go makes of `NaN%` is less than any capacity, and still leaves less than nothing.
+        left = {name: self.measured.get(name, ZERO) - kept for name, kept in self.reservation.items()}
+        return sorted(name for name, rest in left.items() if rest.sign < 0)
 
     def complaint(self) -> str | None:
         """Why this configuration is impossible, or None."""

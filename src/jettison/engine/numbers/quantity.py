@@ -100,7 +100,9 @@ class Quantity:
         return _sum(self, other, other.unscaled)
 
     def __sub__(self, other: Quantity) -> Quantity:
-        return _sum(self, other, -other.unscaled)
+        # Go negates a 64-bit integer in place, and -2⁶³ (a threshold of NaN%) stays what it is.
+        negated = -other.unscaled if self.is_big or other.is_big else wrapped(-other.unscaled)
+        return _sum(self, other, negated)
 
     def __neg__(self) -> Quantity:
         return Quantity(-self.unscaled, self.scale, self.format, self.is_big)

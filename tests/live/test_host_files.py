@@ -83,7 +83,45 @@ def test_a_process_writes_to_its_own_places_only(node: LiveNode, security: dict[
     node.wait(lambda: node.command("exec", "writer", "--", "true").returncode == 0, "a command in it")
     assert told(node.command("exec", "writer", "--", "sh", "-c", TRY).stdout) == expected
     assert (node.directory / "data" / "x").is_file()
-    assert not any(Path(path).exists() for path in NEW)
+    assert not any(Path(path).exists() for path in (*NEW, f"/dev/shm/{NAME}"))
+
+
+def test_the_containers_of_a_pod_share_memory_of_its_own(node: LiveNode) -> None:
+    """Unless a volume is in its place, or the pod wants that of the host."""
+    writer = {"name": "writer", "command": ["sh", "-c", f"touch /dev/shm/{NAME}"]}
+
+    def reader(name: str, mount: str, **spec: Any) -> dict[str, Any]:
+        """It tells the device, the rights, and what is there."""
+        return pod(
+            name,
+            ["sh", "-c", "stat -c '%d %a' /dev/shm; ls -A /dev/shm; exec sleep 3600"],
+            container={
+                "volumeMounts": [{"name": "v", "mountPath": mount}],
+                "securityContext": {"readOnlyRootFilesystem": name == "sealed"},
+            },
+            **{"initContainers": [writer], "volumes": [{"name": "v", "emptyDir": {}}], **spec},
+        )
+
+    def seen(name: str) -> list[str]:
+        node.wait(lambda: node.command("logs", name, "-c", "main").stdout.split()[1:], f"what {name} sees")
+        return node.command("logs", name, "-c", "main").stdout.split()
+
+    node.write(
+        reader("own", "/data"),
+        reader("above", "/dev/shm/below"),
+        reader("volume", "/dev/shm"),
+        reader("sealed", "/data"),
+        reader("none", "/data", initContainers=[]),
+    )
+    node.start()
+    host = str(Path("/dev/shm").stat().st_dev)
+    assert (seen("own")[1:], seen("none")[1:], seen("sealed")[1:]) == (["1777", NAME], ["1777"], ["1777", NAME])
+    assert sorted(seen("above")[1:]) == sorted(["1777", NAME, "below"])
+    assert seen("volume")[1:] == ["777"]
+    assert host not in {seen(name)[0] for name in ("own", "above", "volume", "sealed", "none")}
+    node.write(reader("host", "/data", hostIPC=True))
+    assert seen("host")[0] == host
+    assert NAME in seen("host")
 
 
 def test_a_process_that_fails_for_it_says_so(node: LiveNode) -> None:

@@ -48,6 +48,22 @@ def leak(name: str = "leak", pause: float = 0.03, **options: Any) -> dict[str, A
     return pod(name, python(GROW.format(pause=pause)), **options)
 
 
+def test_shared_memory_goes_with_its_pod(make_node: MakeNode) -> None:
+    """What was left in the host's was freed by no eviction, so that one pod after the other went."""
+    shared = Path(f"/dev/shm/jettison-test-{os.getpid()}")
+    fills = f"sleep 1; head -c 210M /dev/zero > {shared}; exec sleep 3600"
+    node = make_node(evictionHard={"memory.available": "60Mi"})
+    node.write(pod("filler", ["sh", "-c", fills]), held("calm", 5))
+    node.start()
+    try:
+        node.wait(lambda: node.facts("pod_cleaned_up"), "the filler to go")
+        node.wait(lambda: node.facts("threshold_resolved"), "the memory to be free", seconds=20)
+    finally:
+        shared.unlink(missing_ok=True)
+    assert node.evicted() == ["filler"]
+    assert node.pids("calm")
+
+
 def test_the_leaking_pod_goes_and_its_neighbours_live(make_node: MakeNode) -> None:
     """The hard threshold: the pod with the largest excess is ended, no other, and the kernel did not act."""
     node = make_node(evictionHard={"memory.available": "60Mi"})

@@ -521,6 +521,8 @@ class PodWorker:
     def _furnish(self) -> tuple[volumes.Volume, ...]:
         """The pod's directory and its volumes. May wait for a disk."""
         self._build()
+        if self._services.has_private_mounts and not self._spec.is_boxed and not self._spec.has_host_memory:
+            self._directories.shared_memory = volumes.shared_memory(self._directories.volumes_dir)
         return volumes.prepare(self._directories.volumes_dir, self._spec.volumes, self._spec.fs_group)
 
     def _build(self) -> None:

@@ -45,6 +45,7 @@ _UNCHANGED = -1
 # In the writable directory, so that what is in them is measured and removed with it.
 _SCRATCH = {"/tmp": ".tmp", "/var/tmp": ".var-tmp"}  # noqa: S108  these are what is replaced
 _SCRATCH_MODE, _STAGING, _LAYER = 0o1777, "mounts", ".layer"
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  this is what is replaced
 # To expand one takes up to 5 µs.
 _VARIABLES_AT_ONCE, _WORDS_AT_ONCE = 50, 200
 # Ours are smaller: see `texts.LARGEST_ENVIRONMENT`.
@@ -206,7 +207,7 @@ class Launcher:
         spec = self._spec
         mounted = {volume.name: volume for volume in self._directories.volumes}
         layer = self._layer(directory)
-        points = [] if spec.security.is_sealed else self._own(directory)
+        points = [*([] if spec.security.is_sealed else self._own(directory)), *self._shared_memory(directory)]
         # Hidden are the layer, because the kernel refuses to look at it through itself, and a `/tmp` that would show
         # itself inside itself.
         hidden = [] if layer is None else [layer.directory]
@@ -237,6 +238,14 @@ class Launcher:
             if not any(PurePath(place).is_relative_to(path) for path in taken)
         ]
         return [MountPoint(str(directory), str(directory)), *scratch]
+
+    def _shared_memory(self, directory: Path) -> list[MountPoint]:
+        """The pod's, unless a volume is in its place, or its own directory is below."""
+        memory, place = self._directories.shared_memory, PurePath(_SHARED_MEMORY)
+        is_taken = any(place.is_relative_to(PurePath("/", mount.path)) for mount in self._spec.mounts)
+        if memory is None or is_taken or directory.is_relative_to(place) or not Path(place).is_dir():
+            return []
+        return [MountPoint(str(memory), _SHARED_MEMORY)]
 
     def _layer(self, directory: Path) -> Layer | None:
         """Where what it writes to the host's files is kept; None where that is the host's, or cannot be written."""

@@ -373,6 +373,7 @@ class SpecWire(Wire):
     host_network: bool | None = None
     hostname: str | None = None
     host_pid: bool | None = field(default=None, name="hostPID")
+    host_ipc: bool | None = field(default=None, name="hostIPC")
 
 
 class PodWire(Wire):

@@ -179,6 +179,8 @@ class PodSpec:
     hostname: str = ""
     ports: tuple[PortMapping, ...] = ()
     ephemeral_containers: tuple[ContainerSpec, ...] = ()
+    # Its processes share memory with those of the host.
+    has_host_memory: bool = False
 
     @property
     def everything(self) -> tuple[ContainerSpec, ...]:
@@ -242,6 +244,7 @@ def _pod(pod: wire.PodWire, offer: ImageOffer | None) -> PodSpec:
         texts.label(spec.hostname, "spec.hostname") if spec.hostname else _hostname(metadata.name),
         tuple(_port(each) for container in everything for each in container.ports or () if each.host_port),
         reader.read_ephemeral(spec.ephemeral_containers or (), frozenset(names)),
+        bool(spec.host_ipc),
     )
 
 

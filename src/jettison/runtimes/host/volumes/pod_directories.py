@@ -213,6 +213,8 @@ class PodDirectories:
     services: HostServices
     pod: Pod
     volumes: tuple[Volume, ...] = ()
+    # What its processes have as `/dev/shm`; None for the host's.
+    shared_memory: Path | None = None
     # In a network of its own, which only a container runtime gives it.
     addresses: tuple[str, ...] = ()
     # What is asked for elsewhere: files of volumes, and variables.

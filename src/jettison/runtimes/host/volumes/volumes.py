@@ -30,6 +30,8 @@ _SHARED = 0o777
 _UNCHANGED = -1
 
 _MODE, _OWNER_ONLY = 0o755, 0o700
+# Not the name of a volume, and gone with them.
+_SHARED_MEMORY, _STICKY = ".shm", 0o1777
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -66,6 +68,22 @@ def check_host_paths(specs: Iterable[VolumeSpec]) -> None:
                 _check_host_path(spec, Path(spec.host_path))
             except OSError as error:
                 raise _not_set_up(spec, error) from error
+
+
+def shared_memory(volumes_dir: Path) -> Path | None:
+    """A tmpfs that a pod's processes have as `/dev/shm`; None where it cannot be mounted. Raises MountError.
+
+    What lies in the host's stays there when the pod has ended: no eviction would free that memory.
+    """
+    path = volumes_dir / _SHARED_MEMORY
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not path.is_mount() and not _mount(path, None):
+            return None
+        path.chmod(_STICKY)
+    except OSError as error:
+        raise MountError(f"cannot set up `/dev/shm`: {kernel_files.reason(error)}") from error
+    return path
 
 
 def link(

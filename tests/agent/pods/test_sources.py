@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -224,7 +225,7 @@ def test_a_directory_in_which_nothing_happens_is_not_looked_through(node: Node) 
     node.write("a.yaml", POD.format(name="a", priority='""'))
     looks = []
 
-    def listing(found: dict[str, tuple[int, int, int] | None]) -> Iterator[bool]:
+    def listing(found: dict[str, tuple[int, int, int] | None]) -> Iterator[None]:
         looks.append(found)
         return listed(found)
 
@@ -239,6 +240,28 @@ def test_a_directory_in_which_nothing_happens_is_not_looked_through(node: Node) 
     for _ in range(20):
         node.pods()
     assert len(looks) == 3
+
+
+def test_a_directory_that_does_not_answer_holds_up_no_loop(node: Node) -> None:
+    """As one on a network file system whose server is gone, or a link that leads there: the node went unguarded."""
+    answers = threading.Event()
+
+    def listing(found: dict[str, tuple[int, int, int] | None]) -> Iterator[None]:
+        answers.wait()
+        yield from (None for _ in found)
+
+    async def look() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await node.directory.look()
+
+    node.directory._listing = listing  # type: ignore[method-assign]
+    late = threading.Timer(10, answers.set)
+    late.start()
+    asyncio.run(look())
+    assert not answers.is_set()
+    answers.set()
+    late.cancel()
 
 
 def test_another_directory_of_the_same_name_is_noticed(tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """A directory of manifests, and what of it has changed.
 
 A look is one question to the kernel, once a second; when something has changed, and every ten seconds in any case, it
-is a stat of each file, and only what changed is read. How much there may be is in `manifests.bounds`: what is beyond is
-said once, and the pods stay as they were.
+is a stat of each file, and only what changed is read. All of it is asked in a thread: a network file system whose
+server is gone does not answer, nor does what a link leads to there, and the node is guarded meanwhile. How much there
+may be is in `manifests.bounds`: what is beyond is said once, and the pods stay as they were.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +26,7 @@ from jettison.manifests.files import bounds
 from jettison.runtimes.linux.files.file_changes import FileChanges
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-# After so many entries the loop may do something else: a stat takes 2 µs.
+# After so many entries another thread may do something: a stat takes 2 µs.
 _AT_ONCE = 200
 
 _MOST_ENTRIES = 10 * bounds.MOST_FILES
@@ -65,10 +68,13 @@ class ManifestDirectory:
         self._is_listed = False
         self._has_links = False
         self._quiet = _Quiet(str(path))
+        # Its thread begins with the first look.
+        self._pool = ThreadPoolExecutor(1, "jettison-manifest")
 
     def close(self) -> None:
-        """Look no more."""
-        self._quiet.close()
+        """Look no more. A look that hangs is not waited for."""
+        self._pool.submit(self._quiet.close)
+        self._pool.shutdown(wait=False)
 
     def reread(self) -> None:
         """Take every file for changed at the next look."""
@@ -78,13 +84,13 @@ class ManifestDirectory:
 
     async def look(self) -> bool:
         """Read what changed; True when something did. That is done aside: a node is guarded however long it takes."""
-        if self._quiet.lasts():
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._pool, self._found_if_due)
+        except ObservationError as failure:
+            self._complain(str(failure))
             return False
-        found: dict[str, _Stamp | None] = {}
-        for is_listed in self._listing(found):
-            if not is_listed:
-                return False
-            await asyncio.sleep(0)
+        if found is None:
+            return False
         changed = self._changed(found)
         is_other = self._settle(found, await asyncio.to_thread(_read_all, changed) if changed else {})
         # What a link leads to may be anywhere, and what could not be read is tried again.
@@ -93,11 +99,26 @@ class ManifestDirectory:
 
     def look_now(self) -> bool:
         """The same for a command, which has nothing else to do."""
-        found: dict[str, _Stamp | None] = {}
-        return all(self._listing(found)) and self._settle(found, _read_all(self._changed(found)))
+        try:
+            found = self._found()
+        except ObservationError as failure:
+            self._complain(str(failure))
+            return False
+        return self._settle(found, _read_all(self._changed(found)))
 
-    def _listing(self, found: dict[str, _Stamp | None]) -> Iterator[bool]:
-        """Fill in what is there. True every now and then, so that others have their turn; False when it cannot be."""
+    def _found_if_due(self) -> dict[str, _Stamp | None] | None:
+        """What is there; None where nothing has changed. In the thread. Raises ObservationError."""
+        return None if self._quiet.lasts() else self._found()
+
+    def _found(self) -> dict[str, _Stamp | None]:
+        found: dict[str, _Stamp | None] = {}
+        for _ in self._listing(found):
+            # The loop that guards has its turn.
+            time.sleep(0)
+        return found
+
+    def _listing(self, found: dict[str, _Stamp | None]) -> Iterator[None]:
+        """Fill in what is there, in parts. Raises ObservationError."""
         self._has_links = False
         try:
             # By texts rather than Paths, which take four times as long: this is half of what an idle node costs.
@@ -108,15 +129,11 @@ class ManifestDirectory:
                         self._has_links |= entry.is_symlink()
                     if len(found) > bounds.MOST_FILES or count > _MOST_ENTRIES:
                         most = f"{bounds.MOST_FILES} manifests and {_MOST_ENTRIES} entries in all"
-                        raise ManifestError(f"{self.path}: more than {most}")
+                        raise ObservationError(f"{self.path}: more than {most}; its pods stay as they are")
                     if count % _AT_ONCE == 0:
-                        yield True
+                        yield
         except OSError as error:
-            self._complain(f"{self.path}: {error.strerror}; its pods stay as they are")
-            yield False
-        except ManifestError as error:
-            self._complain(f"{error}; its pods stay as they are")
-            yield False
+            raise ObservationError(f"{self.path}: {error.strerror}; its pods stay as they are") from error
 
     def _changed(self, found: Mapping[str, _Stamp | None]) -> list[str]:
         return sorted(path for path, stamp in found.items() if stamp is not None and stamp != self._stamp_of(path))

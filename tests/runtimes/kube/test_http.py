@@ -69,6 +69,33 @@ async def fetch(client: HttpClient, request: HttpRequest = GET) -> bytes:
         response.close()
 
 
+def test_a_connection_that_is_silent_is_asked_whether_it_is_still_there() -> None:
+    """A watch may be silent for minutes, and a machine that lost its power does not hang up."""
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        port = writer.get_extra_info("peername")[1]
+        for _ in range(1000):
+            if has_timer(port):
+                break
+            await asyncio.sleep(0.01)
+        writer.write(answer(b"asked" if has_timer(port) else b"not asked"))
+        await writer.drain()
+
+    async def scene(address: str) -> None:
+        client = HttpClient(address, None)
+        assert await fetch(client) == b"asked"
+        await client.close()
+
+    against(speak, scene)
+
+
+def has_timer(port: int) -> bool:
+    """Whether the kernel will ask the other side of the connection from this port of the loopback."""
+    found = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return any(each[1].endswith(f":{port:04X}") and each[5].startswith("02:") for each in found)
+
+
 def test_to_close_is_to_hang_up_on_requests_under_way() -> None:
     async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -17,9 +17,9 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jettison.apiserver.connections.exchange import Exchange
-from jettison.apiserver.connections.hangups import keep_alive
 from jettison.apiserver.connections.limits import ConnectionPatience
 from jettison.apiserver.connections.quotas import ConnectionQuotas
+from jettison.runtimes.machine.silence import keep_alive
 
 MOST_HEAD_BYTES = 64 * 1024
 """Request line and headers together. Tokens have 43 bytes and the longest known Accept header 300."""

@@ -1,4 +1,4 @@
-"""Whether the other side of a connection has gone: without a word, or while nothing is read from it.
+"""Whether the other side of a connection has gone while nothing is read from it.
 
 asyncio learns of an end by reading. Where what was read before cannot be passed on, because a command does not take its
 input, nothing is read, and a client that had gone kept its command, its place and its descriptors for ten minutes.
@@ -14,23 +14,8 @@ from typing import Final
 
 from jettison.runtimes.machine.background_tasks import until_one_ends
 
-KEEP_ALIVE: Final = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
-"""Options of a connection that may be silent for long: a machine that lost its power does not close it, and that is
-noticed after a minute."""
-
 _LAST_SECONDS: Final = 5.0
 """For what was sent before the end to arrive, where it is taken at all."""
-
-
-def keep_alive(connection: socket.socket) -> None:
-    """Notice when the other side is no more."""
-    for level, name, value in KEEP_ALIVE:
-        connection.setsockopt(level, name, value)
 
 
 async def until_hung_up(

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
 from jettison.agent.safe_text import printable
-from jettison.apiserver.connections.hangups import KEEP_ALIVE
 from jettison.apiserver.http.statuses import not_found
 from jettison.apiserver.objects.resources import NODES, Resource
 from jettison.apiserver.storage.store import Store
@@ -98,7 +97,6 @@ class NodeClient:
                 self._trust(place),
                 asks_environment=False,
                 connect_seconds=_CONNECT_SECONDS,
-                socket_options=KEEP_ALIVE,
             )
             query = urlencode(question.parameters)
             target = f"{question.path}?{query}" if query else question.path

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from jettison.agent.safe_text import printable
-from jettison.apiserver.connections.hangups import KEEP_ALIVE
 from jettison.apiserver.connections.limits import Receive, Scope, Send
 from jettison.apiserver.http.presenting import Response
 from jettison.apiserver.http.requests import Request, Target
@@ -178,7 +177,6 @@ async def _asked(
             _any_certificate(),
             asks_environment=False,
             connect_seconds=_CONNECT_SECONDS,
-            socket_options=KEEP_ALIVE,
         )
         asked = HttpRequest(
             request.method, f"{path}?{query}" if query else path, headers, body, _ANSWER_SECONDS, STALL_SECONDS

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from jettison.agent.http.server import Answer, Query, Request, encode_answer, parse_head, plain, read_head, read_query
 from jettison.apiserver.access.identity import CLIENT_NAME
-from jettison.apiserver.connections.hangups import keep_alive, until_hung_up
+from jettison.apiserver.connections.hangups import until_hung_up
 from jettison.apiserver.verbs.log_query import LogQuery
 from jettison.clock import SYSTEM_CLOCK
 from jettison.errors import ApiError, JettisonError, ManifestError, RuntimeFailure, ServeError, StreamError
@@ -35,6 +35,7 @@ from jettison.node.kubelet.upgrades import StreamRequest, read_stream_request
 from jettison.node.logs.host_logs import HostLogs
 from jettison.runtimes.host.processes.processes import WayIn
 from jettison.runtimes.kube.credentials import memory_file
+from jettison.runtimes.machine.silence import keep_alive
 
 MOST_STREAMS: Final = 32
 MOST_QUESTIONS: Final = 16

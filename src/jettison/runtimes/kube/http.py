@@ -15,7 +15,7 @@ import ssl
 import struct
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 import httptools
 
 from jettison.errors import ConnectionBroken, InputError, UnreachableError
+from jettison.runtimes.machine.silence import keep_alive
 
 _CONNECTIONS: Final = 64
 # Servers close idle connections after five seconds or more; one that is closed while we write is a lost request.
@@ -329,7 +330,6 @@ class HttpClient:
         proxy: str = "",
         asks_environment: bool = True,
         connect_seconds: float = _CONNECT_SECONDS,
-        socket_options: Sequence[tuple[int, int, int]] = (),
         renewed_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self._server = server
@@ -339,7 +339,6 @@ class HttpClient:
         self._name = name or self.address.host
         self._proxy = _read_proxy(proxy) if proxy else _environment_proxy(self.address) if asks_environment else None
         self._connect_seconds = connect_seconds
-        self._socket_options = socket_options
         self._kept: list[_Connection] = []
         # Those that are not lost yet, kept or in use.
         self._open: set[_Connection] = set()
@@ -448,10 +447,8 @@ class HttpClient:
                     lambda: connection, self.address.host, self.address.port, ssl=self._tls, server_hostname=name
                 )
         self._open = {each for each in self._open if not each.is_lost} | {connection}
-        if self._socket_options and connection.transport is not None:
-            found = connection.transport.get_extra_info("socket")
-            for option in self._socket_options:
-                found.setsockopt(*option)
+        if connection.transport is not None:
+            keep_alive(connection.transport.get_extra_info("socket"))
         return connection
 
     async def _connect_by(self, proxy: Address, connection: _Connection) -> None:

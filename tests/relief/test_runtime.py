@@ -1,10 +1,11 @@
-"""Where a kubelet keeps a pod, with both of its drivers."""
+"""Where a kubelet keeps a pod, with both of its drivers, and what an answer of the API is about."""
 
 from __future__ import annotations
 
 import pytest
 
-from jettison.relief.runtime import pod_cgroups
+from jettison.errors import ApiError
+from jettison.relief.runtime import is_failure, pod_cgroups
 
 UID = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
 SLICE = "1b4e28ba_2fa1_11d2_883f_0016d3cca427"
@@ -34,3 +35,22 @@ SLICE = "1b4e28ba_2fa1_11d2_883f_0016d3cca427"
 )
 def test_a_pod_is_found_by_its_class_and_uid(root: str, qos: str, expected: list[str]) -> None:
     assert list(pod_cgroups(root, qos, UID)) == expected
+
+
+BUDGET = {"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget a needs 1 healthy pods"}]}
+TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ApiError("etcdserver: leader changed"), True),
+        (ApiError("unavailable", code=503), True),
+        (ApiError("Too many requests, please try again later.", code=429), True),
+        (ApiError("Cannot evict pod", code=429, details=BUDGET), False),
+        (ApiError(TWO), False),
+        (ApiError("denied by a webhook", code=403), False),
+    ],
+)
+def test_a_server_that_fails_has_refused_no_pod(error: ApiError, expected: bool) -> None:
+    assert is_failure(error) is expected

@@ -17,7 +17,7 @@ import pytest
 
 from jettison.clock import Clock, SystemClock
 from jettison.engine.pods.pod import Pod
-from jettison.errors import EvictionRefused, ManifestError, PodGone
+from jettison.errors import ApiError, EvictionRefused, ManifestError, PodGone
 from jettison.relief.runtime import KubeletNode, ReliefRuntime
 from jettison.runtimes.adopted.back_off import MOST_A_MINUTE
 from jettison.runtimes.kube.cache import RESYNC_SECONDS, Cache, Change
@@ -288,6 +288,30 @@ def test_an_answer_that_makes_no_sense_is_a_refusal(
         with pytest.raises(EvictionRefused, match="the server sends no JSON"):
             await runtime.evict(eviction(pod))
         monkeypatch.undo()
+
+    relieved(scenario, served, tmp_path)
+
+
+def test_no_other_pod_goes_because_the_server_has_failed(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leak would stay, and the pod beside it be evicted as soon as the server is back."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise ApiError("etcdserver: leader changed")
+
+    async def scenario(subject: RelievedSubject, runtime: ReliefRuntime) -> None:
+        hosting = cast("Hosting", runtime)
+        pods = {(await subject.run(hosting, name, Behaviour.CALM)).uid: name for name in ("a", "b")}
+        first = next(each.pod for each in runtime.statuses() if pods[each.pod.uid] == "a")
+        with monkeypatch.context() as broken:
+            broken.setattr(KubeClient, "evict", fail)
+            with pytest.raises(EvictionRefused, match="leader changed; nothing is asked of the API for 5 s"):
+                await runtime.evict(eviction(first))
+        assert not (await runtime.observe()).pods
+        async with asyncio.timeout(PATIENCE):
+            while {each.uid for each in (await runtime.observe()).pods} != pods.keys():
+                await asyncio.sleep(0.1)
 
     relieved(scenario, served, tmp_path)
 

@@ -3,7 +3,8 @@
 A look takes a millisecond and asks no server. To end a pod is to create an Eviction: budgets hold, and the pod has its
 own grace period. The API answers later than the agent can wait; a refusal is told as an ending
 that was withdrawn, and that pod is no candidate for a while. In its place goes the next one in the kubelet's order that
-frees as much as is missing and a tenth of the threshold more: a small pod beside a leak would go for nothing.
+frees as much as is missing and a tenth of the threshold more: a small pod beside a leak would go for nothing. A server
+that fails has refused no pod: nothing is asked of it for some seconds, and no other pod goes for its failure.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from jettison.events import Emit
 from jettison.manifests.pod_view import has_ended
 from jettison.manifests.pods import pod_from
 from jettison.runtimes.adopted.back_off import StopBackOff
-from jettison.runtimes.kube.answers import causes
+from jettison.runtimes.kube.answers import causes, has_cause
 from jettison.runtimes.kube.cache import Cache, Change
 from jettison.runtimes.kube.client import DeleteOptions, Document, KubeClient
 from jettison.runtimes.linux import proc
@@ -58,9 +59,15 @@ from jettison.values import frozen
 
 OOM_KILLED: Final = "OOMKilled"
 _TOO_MANY: Final = 429
+_SERVER_ERROR: Final = 500
+_BUDGET: Final = "DisruptionBudget"
 _REFUSED_SECONDS: Final = 10
 """How long a pod that a budget has refused is no candidate: kubectl asks again after five seconds."""
 _LONGEST_REFUSAL_SECONDS: Final = 300
+_FAILED_SECONDS: Final = 5
+"""How long nothing is asked of a server that has failed."""
+_TWO_BUDGETS: Final = "PodDisruptionBudget"
+"""Is in the text of the only 500 that is about the pod: it has more than one of them."""
 _ANSWER_SECONDS: Final = 30.0
 _MARGIN: Final = 10
 _NANO: Final = 10**9
@@ -131,6 +138,8 @@ class ReliefRuntime:
         self._endings: dict[str, _Ending] = {}
         # Until when a pod is no candidate because a budget refused its eviction.
         self._refused: dict[str, int] = {}
+        # Until when there is no candidate because the server failed.
+        self._failed_until_ns = 0
         self._known: dict[str, tuple[Document, Pod]] = {}
         self._cgroups: dict[str, str] = {}
         self.may_act = True
@@ -299,6 +308,8 @@ class ReliefRuntime:
 
     def _candidates(self, pods: Sequence[Pod], usages: Mapping[str, PodUsage], node: NodeStats) -> Sequence[Pod]:
         now_ns = self._clock.monotonic_ns()
+        if now_ns < self._failed_until_ns:
+            return []
         self._refused = {uid: until for uid, until in self._refused.items() if until > now_ns}
         if not self._refused:
             return pods
@@ -317,22 +328,34 @@ class ReliefRuntime:
         except ApiError as error:
             self._withdraw(pod, error)
         except (ManifestError, RuntimeFailure, TimeoutError) as error:
-            self._give_up(pod, _REFUSED_SECONDS, str(error) or f"no answer within {_ANSWER_SECONDS:g} s")
+            self._wait(pod, _FAILED_SECONDS, str(error) or f"no answer within {_ANSWER_SECONDS:g} s")
 
     def _withdraw(self, pod: Pod, error: ApiError) -> None:
         details = error.details or {}
         seconds = details.get("retryAfterSeconds")
         asked = seconds if isinstance(seconds, int) else 0
+        if is_failure(error):
+            self._wait(pod, min(max(asked, _FAILED_SECONDS), _LONGEST_REFUSAL_SECONDS), str(error))
+            return
         pause = min(max(asked, _REFUSED_SECONDS), _LONGEST_REFUSAL_SECONDS)
         # Which budget, and what it lacks.
         why = f"a budget refuses it: {causes(error).rstrip('.')}" if error.code == _TOO_MANY else str(error)
-        self._give_up(pod, pause, why)
+        self._refused[pod.uid] = self._clock.monotonic_ns() + pause * _NANO
+        self._give_up(pod, f"{why}; it is no candidate for {pause} s, and the next one that frees enough is")
 
-    def _give_up(self, pod: Pod, seconds: int, why: str) -> None:
-        self._refused[pod.uid] = self._clock.monotonic_ns() + seconds * _NANO
+    def _wait(self, pod: Pod, seconds: int, why: str) -> None:
+        self._failed_until_ns = self._clock.monotonic_ns() + seconds * _NANO
+        self._give_up(pod, f"{why}; nothing is asked of the API for {seconds} s")
+        self._background.begin(self._look_after(seconds))
+
+    async def _look_after(self, seconds: int) -> None:
+        await asyncio.sleep(seconds)
+        self._wakeups.ring("pods")
+
+    def _give_up(self, pod: Pod, why: str) -> None:
         ending = self._endings.get(pod.uid)
         if ending is not None:
-            ending.withdrawn = f"{why}; it is no candidate for {seconds} s, and the next one that frees enough is"
+            ending.withdrawn = why
         self._wakeups.ring("pods")
 
     # What is measured.
@@ -373,6 +396,13 @@ class ReliefRuntime:
 def _not_again(error: ApiError, _: int) -> None:
     """The client would wait as the server asks, and ask again; meanwhile another pod could go."""
     raise error
+
+
+def is_failure(error: ApiError) -> bool:
+    """Whether the answer is about the server, which is busy or broken, and not about the pod."""
+    if error.code == _TOO_MANY:
+        return not has_cause(error, _BUDGET)
+    return error.code >= _SERVER_ERROR and _TWO_BUDGETS not in error.message
 
 
 def _uid_of(document: Document) -> str:

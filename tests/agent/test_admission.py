@@ -203,6 +203,8 @@ def test_a_no_execute_taint_keeps_pods_out() -> None:
     door = Door(taints=(Taint("maintenance", "", NO_EXECUTE),))
     tolerant = manifest("tolerant", tolerations=[{"key": "maintenance", "operator": "Exists"}])
     assert door.knock(manifest("a"), tolerant) == [False, True]
+    said = "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+    assert [each[1:] for each in door.runtime.rejections] == [("TaintToleration", said)]
 
 
 def test_a_pod_that_runs_already_is_not_asked_again() -> None:

@@ -135,10 +135,9 @@ class Admitter:
         if pod.is_static:
             return None
         driving_away = [taint for taint in self.node.taints if taint.effect == NO_EXECUTE]
-        taint = first_untolerated(driving_away, pod.tolerations)
-        if taint is None:
+        if first_untolerated(driving_away, pod.tolerations) is None:
             return None
-        return _predicate("TaintToleration", f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}")
+        return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 
 
 def _predicate(name: str, description: str) -> Admission:

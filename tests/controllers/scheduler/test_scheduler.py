@@ -149,9 +149,9 @@ def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(alone: Path) -> 
             await _pod(ground, "second", memory="2Gi")
             message = await _unschedulable(ground, "second")
             assert message == (
-                "0/2 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint {gpu: yes}. "
-                "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
-                "1 Preemption is not helpful for scheduling."
+                "0/2 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint(s). "
+                "no new claims to deallocate, preemption: 0/2 nodes are available: "
+                "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
             )
             assert ("Warning", message) in await _said(ground, "second", "FailedScheduling")
             await _free(ground, "first")
@@ -218,7 +218,8 @@ def test_preemption_ends_the_least_important_and_waits_for_it(alone: Path) -> No
             await _placed(ground, "spared")
             await _pod(ground, "polite", cpu="2", priorityClassName=never)
             assert (await _unschedulable(ground, "polite")).endswith(
-                "1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+                "1 Insufficient cpu. "
+                "no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."
             )
             await client.delete(PODS, "polite", space)
             urgent = await _pod(ground, "urgent", cpu="2", priorityClassName=high)
@@ -236,7 +237,7 @@ def test_preemption_ends_the_least_important_and_waits_for_it(alone: Path) -> No
             # Something happens, and the preemptor is looked at again.
             await _node(ground, "other", unschedulable=True)
             assert (await _said_again(ground, "urgent")).endswith(
-                "preemption: not eligible due to a terminating pod on the nominated node."
+                "no new claims to deallocate, preemption: not eligible due to a terminating pod on the nominated node."
             )
             assert not is_terminating(await client.get(PODS, "spared", space))
             await _pod(ground, "thief", cpu="2")

@@ -69,12 +69,12 @@ REFUSALS: list[tuple[str, PlaceablePod, NodeOffer, str | None]] = [
     ("cordoned", pod(), NodeOffer("n", is_cordoned=True, room=ROOM), "node(s) were unschedulable"),
     ("cordoned, tolerated", pod(tolerations=(CORDON,)), NodeOffer("n", is_cordoned=True, room=ROOM), None),
     ("bound elsewhere", pod(node="m"), NodeOffer("n", room=ROOM), "node(s) didn't match the requested node name"),
-    ("tainted", pod(), NodeOffer("n", taints=(BAD,), room=ROOM), "node(s) had untolerated taint {bad: very}"),
+    ("tainted", pod(), NodeOffer("n", taints=(BAD,), room=ROOM), "node(s) had untolerated taint(s)"),
     (
         "tainted without a value",
         pod(),
         NodeOffer("n", taints=(Taint("out", "", NO_EXECUTE),), room=ROOM),
-        "node(s) had untolerated taint {out: }",
+        "node(s) had untolerated taint(s)",
     ),
     ("tolerated", pod(tolerations=(Toleration("bad", "Exists"),)), NodeOffer("n", taints=(BAD,), room=ROOM), None),
     ("only a wish", pod(), NodeOffer("n", taints=(Taint("bad", "", PREFER_NO_SCHEDULE),), room=ROOM), None),
@@ -115,7 +115,7 @@ REFUSALS: list[tuple[str, PlaceablePod, NodeOffer, str | None]] = [
         "a taint comes before the affinity",
         pod(affinity=NOWHERE),
         NodeOffer("n", taints=(BAD,), room=ROOM),
-        "node(s) had untolerated taint {bad: very}",
+        "node(s) had untolerated taint(s)",
     ),
 ]
 

@@ -222,28 +222,28 @@ REFUSALS: list[tuple[str, PlaceablePod, ClusterLoad, str]] = [
         "it may not",
         pod("new", 4, 9, may_preempt=False),
         cluster(pod("a", 4, 1, "n")),
-        "preemption: not eligible due to preemptionPolicy=Never.",
+        "no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.",
     ),
     (
         "no pod is less important, and a taint stays",
         pod("new", 4, 1),
         cluster(pod("a", 4, 1, "n"), nodes=(TAINTED,)),
         (
-            "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
-            "1 Preemption is not helpful for scheduling."
+            "no new claims to deallocate, preemption: 0/2 nodes are available: "
+            "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
         ),
     ),
     (
         "no node is large enough",
         pod("new", 5, 9),
         cluster(pod("a", 4, 1, "n")),
-        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
     ),
     (
         "the more important pods leave too little",
         pod("new", 4, 9),
         cluster(pod("a", 2, 10, "n"), pod("b", 2, 1, "n")),
-        "preemption: 0/1 nodes are available: 1 Insufficient cpu.",
+        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Insufficient cpu.",
     ),
 ]
 
@@ -264,7 +264,10 @@ def test_no_other_pod_goes_while_some_are_going() -> None:
     nodes.nominate(incoming, "n")
     waiting = chosen(incoming, nodes)
     assert isinstance(waiting, NoPreemption)
-    assert waiting.message == "preemption: not eligible due to a terminating pod on the nominated node."
+    assert (
+        waiting.message
+        == "no new claims to deallocate, preemption: not eligible due to a terminating pod on the nominated node."
+    )
     assert waiting.keeps_nomination
     nodes.set_node(NodeOffer("m", room=ROOM))
     nodes.put(pod("there", 4, 1, "m"))

@@ -64,6 +64,7 @@ class NodeRefusal(NamedTuple):
 
 
 _OTHER_NODE_NAMED: Final = NodeRefusal(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
+_TAINTED: Final = NodeRefusal(("node(s) had untolerated taint(s)",))
 _UNSCHEDULABLE: Final = NodeRefusal(("node(s) were unschedulable",))
 _OTHER_NODE_BOUND: Final = NodeRefusal(("node(s) didn't match the requested node name",))
 _AFFINITY: Final = NodeRefusal(("node(s) didn't match Pod's node affinity/selector",))
@@ -83,9 +84,8 @@ def unsuitability(pod: PlaceablePod, node: NodeOffer) -> NodeRefusal | None:
         return _UNSCHEDULABLE
     if pod.node and pod.node != node.name:
         return _OTHER_NODE_BOUND
-    taint = first_untolerated(node.taints, pod.tolerations)
-    if taint is not None:
-        return NodeRefusal((f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",))
+    if first_untolerated(node.taints, pod.tolerations) is not None:
+        return _TAINTED
     return None if pod.affinity.admits(node.labels, node.name) else _AFFINITY
 
 

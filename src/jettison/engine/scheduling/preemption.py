@@ -18,6 +18,8 @@ from jettison.engine.scheduling.pods import PlaceablePod
 from jettison.errors import InputError
 from jettison.values import frozen
 
+# What Kubernetes says first, of every pod that asks for no devices: claims to devices could be given back, too.
+_NO_CLAIMS: Final = "no new claims to deallocate"
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _WAITING: Final = "not eligible due to a terminating pod on the nominated node."
 _NO_VICTIMS: Final = NodeRefusal(("No preemption victims found for incoming pod",))
@@ -52,7 +54,7 @@ def preempt(
     """For a pod that all nodes have refused, and why."""
     obstacle = _obstacle(pod, cluster, refusals)
     if obstacle is not None:
-        return NoPreemption(f"preemption: {obstacle}", keeps_nomination=True)
+        return NoPreemption(f"{_NO_CLAIMS}, preemption: {obstacle}", keeps_nomination=True)
     guards = Guards(budgets)
     outcomes: dict[str, Preemption | NodeRefusal] = {}
     for name, why in refusals.items():
@@ -62,7 +64,7 @@ def preempt(
     if possible:
         return min(possible, key=_cost)
     remaining = [each for each in outcomes.values() if isinstance(each, NodeRefusal)]
-    return NoPreemption(f"preemption: {fit_error(remaining)}")
+    return NoPreemption(f"{_NO_CLAIMS}, preemption: {fit_error(remaining)}")
 
 
 def victims_on(pod: PlaceablePod, load: NodeLoad, guards: Guards) -> Preemption | NodeRefusal:

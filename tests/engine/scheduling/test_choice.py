@@ -248,6 +248,16 @@ CHOICES: list[tuple[str, PlaceablePod, ClusterLoad, str]] = [
         "b",
     ),
     (
+        "a lopsided node that stays as it is, for it has more room",
+        pod("p", claim(10, MI)),
+        cluster(
+            NodeOffer("a", room=ROOM),
+            NodeOffer("b", room=ROOM),
+            pods=(pod("x", claim(0, 6 * GI), node="a"), pod("y", claim(2000, 4 * GI), node="b")),
+        ),
+        "a",
+    ),
+    (
         "apart from its likes",
         pod("p", claim(100, MI), group=SET),
         cluster(

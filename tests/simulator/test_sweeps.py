@@ -193,3 +193,18 @@ def test_a_file_is_written_where_the_user_wants_it(scenario: Path, tmp_path: Pat
     assert done.exit_code == 1
     assert done.stderr.endswith(f"error: cannot write `{directory}`: is a directory\n")
     assert sorted(each.name for each in tmp_path.iterdir()) == [directory.name, link.name, "target"]
+
+
+@pytest.mark.parametrize("option", ["--csv", "--parquet", "--picture", "--story"])
+def test_a_file_that_cannot_be_is_told_before_anything_runs(scenario: Path, tmp_path: Path, option: str) -> None:
+    done = CliRunner().invoke(program, ["simulate", str(scenario), option, str(tmp_path / "none" / "x.svg")])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.endswith(f"x.svg`: `{tmp_path / 'none'}` is no directory\n")
+
+
+def test_an_answer_is_printed_although_its_files_cannot_be_written(scenario: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.svg").mkdir()
+    done = CliRunner().invoke(program, ["simulate", str(scenario), "--picture", str(tmp_path / "x.svg")])
+    assert done.exit_code == 1
+    assert "SECONDS" in done.stdout
+    assert "cannot write" in done.stderr

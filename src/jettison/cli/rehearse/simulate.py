@@ -80,29 +80,31 @@ def command(
     --vary or --seeds it is run many times, and the answer is a table of distributions.
     """
     _require(pictures, parquet_path, scheduler)
+    _check_directories([each for each in (*pictures, story_path, csv_path, parquet_path) if each is not None])
     changes = [parse_setting(each) for each in settings]
     if variations or seeds > 1:
         if story_path is not None or changes:
             raise InputError("--story and --set are for one run: use --vary KEY=VALUE in a sweep")
         rows, keys = _sweep(path, variations, seed, seeds, processes, scheduler, progress)
+        # Before anything is written: an answer of hours must not be lost to a full disk.
+        _show_sweep(rows, keys, output)
         if pictures:
             from jettison.simulator.pictures import draw_sweep  # noqa: PLC0415  an extra
 
             for each in pictures:
                 draw_sweep(rows, keys, path.stem, each)
-        _show_sweep(rows, keys, output)
     else:
         if scheduler is not None:
             raise InputError("--scheduler is for a sweep: give --vary or --seeds")
         scenario = varied(read_scenario(path), changes, "--set")
         result = _run(scenario, seed, story_path, keeps_series=bool(pictures))
+        _show(scenario, result, output)
         if pictures:
             from jettison.simulator.pictures import draw_run  # noqa: PLC0415  an extra
 
             for each in pictures:
                 draw_run(scenario, result, each)
         rows = [result.row()]
-        _show(scenario, result, output)
     if csv_path is not None:
         write_csv(csv_path, rows)
     if parquet_path is not None:
@@ -122,6 +124,13 @@ def _require(pictures: Sequence[Path], parquet_path: Path | None, scheduler: str
         require(program, "parquet")
     if scheduler is not None:
         require(program, "dask")
+
+
+def _check_directories(paths: Sequence[Path]) -> None:
+    """Before anything runs, too: a directory that is not there would be noticed after the last run."""
+    for path in paths:
+        if not path.parent.is_dir():
+            raise WriteError(f"cannot write `{path}`: `{path.parent}` is no directory")
 
 
 def _run(scenario: Scenario, seed: int | None, story_path: Path | None, *, keeps_series: bool) -> RunResult:

@@ -40,7 +40,7 @@ def expected(scenario: Path) -> list[Row]:
 
 
 def jobs(scenario: Path) -> list:  # type: ignore[type-arg]
-    return jobs_of(scenario, [parse_variation("evictionHard.memory.available=100Mi,400Mi")], range(3))
+    return jobs_of(scenario, [parse_variation("evictionHard.memory.available=100Mi,400Mi")], 3, 0)
 
 
 def test_every_combination_has_every_seed(expected: list[Row]) -> None:
@@ -58,6 +58,20 @@ def test_several_processes_give_the_same_table(scenario: Path, expected: list[Ro
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows == [{key: str(value) for key, value in row.items()} for row in expected]
+
+
+def test_a_scenario_may_come_through_a_pipe(scenario: Path) -> None:
+    words = [
+        str(Path(sys.executable).with_name("jettison")),
+        "simulate",
+        "/dev/stdin",
+        "--seeds",
+        "2",
+        "--processes",
+        "1",
+    ]
+    done = subprocess.run(words, input=scenario.read_bytes(), capture_output=True, check=True)
+    assert done.stdout.splitlines()[0].startswith(b"RUNS")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])

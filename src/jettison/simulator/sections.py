@@ -26,6 +26,7 @@ class ScenarioFile:
     """One file, decoded, with the line of each value."""
 
     def __init__(self, text: str, name: str, directory: Path) -> None:
+        self.text = text
         self.name = name
         # What other files are named from.
         self.directory = directory

@@ -97,19 +97,23 @@ def varied(scenario: Scenario, settings: Sequence[tuple[str, str]], source: str 
     return changed
 
 
-def jobs_of(path: Path, variations: Sequence[Variation], seeds: Iterable[int]) -> list[Job]:
-    """All of them; every combination is tried once, so that a mistake is told before anything runs."""
+def jobs_of(path: Path, variations: Sequence[Variation], seeds: int, seed: int | None = None) -> list[Job]:
+    """So many seeds of each combination, beginning with `seed` or the scenario's.
+
+    Every combination is tried once, so that a mistake is told before anything runs. The file is read once: it may be a
+    pipe.
+    """
     file = ScenarioFile.read(path)
-    text = path.read_text(encoding="utf-8")
-    seeds = list(seeds)
     combinations = list(itertools.product(*([(each.key, value) for value in each.values] for each in variations)))
-    if len(combinations) * len(seeds) > MOST_RUNS:
-        raise InputError(f"these are {len(combinations) * len(seeds)} runs, expected {MOST_RUNS} at most")
+    if len(combinations) * seeds > MOST_RUNS:
+        raise InputError(f"these are {len(combinations) * seeds} runs, expected {MOST_RUNS} at most")
     scenario = scenario_of(file, path.stem)
     for each in combinations:
         varied(scenario, each)
     directory = str(path.parent.resolve())
-    return [Job(text, path.stem, directory, each, seed) for each in combinations for seed in seeds]
+    first = scenario.seed if seed is None else seed
+    tried = range(first, first + seeds)
+    return [Job(file.text, path.stem, directory, each, number) for each in combinations for number in tried]
 
 
 def run_job(job: Job) -> Row:

@@ -161,8 +161,7 @@ def _sweep(
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
         raise InputError(f"--vary {twice} is given twice: name all its values in one")
-    first = read_scenario(path).seed if seed is None else seed
-    jobs = jobs_of(path, wanted, range(first, first + seeds))
+    jobs = jobs_of(path, wanted, seeds, seed)
     is_shown = sys.stderr.isatty() if progress is None else progress
     with click.progressbar(length=len(jobs), label="runs", file=sys.stderr, hidden=not is_shown) as bar:
         if scheduler is not None:

@@ -51,6 +51,9 @@ def test_a_node_that_is_not_there_is_named(kubeconfig: Path, tmp_path: Path, wor
         ("record", "RECORDING", "--node", "n1", "--kubeconfig", "/no/such/file"),
         ("record", "RECORDING", "--node", "n1", "--for", "soon"),
         ("record", "RECORDING", "--node", "n1", "--no-such-option"),
+        ("record", "RECORDING", "--for=-1s"),
+        ("record", "RECORDING", "--config", "kubelet.yaml"),
+        ("record", "RECORDING", "--interval", "1m"),
         ("rank", "--node", "n1", "--kubeconfig", "/no/such/file"),
         ("rank", "--node", "n1", "--request-timeout", "soon"),
     ],
@@ -60,3 +63,4 @@ def test_what_cannot_be_used_exits_with_2(tmp_path: Path, words: tuple[str, ...]
     ran = run(*_words(words, tmp_path))
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert ran.stderr.startswith("error: ")
+    assert "no node" not in ran.stderr

@@ -57,7 +57,12 @@ def command(
     priority. Commands, environment, labels and images are not in it. FILE must not exist.
     """
     seconds = duration_ns("--for", duration) / SECOND_NS or None
+    if seconds is not None and seconds < 0:
+        raise InputError(f"--for is `{duration}`, expected 0s or more")
     if node is None:
+        for name in ("config_file", "interval"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise InputError(f"--{name.removesuffix('_file')} goes with --node: an agent has its own")
         from jettison.cli.rehearse.recording import record_agent  # noqa: PLC0415  see above
 
         return record_agent(state_dir, node_name, path, seconds, is_anonymous=is_anonymous)

@@ -95,7 +95,7 @@ config_option = click.option(
     "--config",
     "config_file",
     metavar="FILE",
-    help="The node's KubeletConfiguration, YAML or JSON. [default: an empty one]",
+    help="The node's KubeletConfiguration, YAML or JSON. [default: the kubelet's of a --node, else an empty one]",
 )
 
 

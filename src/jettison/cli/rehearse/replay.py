@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from jettison.cli.options.kubelet_flags import ConfigArguments, config_option
+from jettison.cli.options.kubelet_flags import ConfigArguments
 from jettison.cli.output import NOTHING, Remarks, print_document, remark, table
 from jettison.cli.policy.node_input import read_input, shown
 from jettison.cli.policy.policy_input import counted, read_policy
@@ -30,7 +30,9 @@ _OUTPUTS = ("table", "json", "yaml", "journal")
 @click.command("replay", short_help="Decide a recording again.")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another value of a setting; repeatable.")
-@config_option
+@click.option(
+    "--config", "config_file", metavar="FILE", help="Another KubeletConfiguration, YAML or JSON, than the recorded one."
+)
 @click.option("--profile", type=click.Choice(list(PROFILES)), help="Other rules than those that were in force.")
 @click.option("--diff", "shows_both", is_flag=True, help="What changes, beside what was decided when it was recorded.")
 @click.option("--expect", "expected_path", metavar="FILE", help="What `-o json` printed before; exit 3 if it differs.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jettison.cli.policy import config_input, node_input, node_source
 from jettison.engine.config.policy import PROFILES
 from jettison.engine.node.signals import Signal
+from tests.cli.running import EXAMPLES, KUBELET, run
 
 
 def test_every_choice_of_an_option_has_its_value() -> None:
@@ -18,3 +21,14 @@ def test_every_choice_of_an_option_has_its_value() -> None:
         assert list(told) == list(config_input.OPTIONS)
 
     command(**{f"capacity_{name.replace('-', '_')}": None for name in config_input.OPTIONS})
+
+
+@pytest.mark.parametrize("command", ["explain", "next"])
+@pytest.mark.parametrize(
+    "words", [("--config", KUBELET), ("--eviction-hard", "memory.available<1Gi"), ("--profile", "improved")]
+)
+def test_a_node_of_this_machine_goes_by_its_own_settings(command: str, words: tuple[str, str]) -> None:
+    """An answer by these would seem to be one about what the command line gives."""
+    done = run(command, *words, "--state-dir", str(EXAMPLES / "guarded"))
+    said = f"error: {words[0]} goes with --summary and --pods, or with --node: a node of this machine has its own\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", said)

@@ -77,6 +77,7 @@ def command(target: str | None, source: NodeSource, output: str, state_dir: Path
 
         tell_of_now(seen, asked, source.profile, output, remarks)
     else:
+        source.refuse_settings()
         from jettison.cli.foresight.recorded_explanation import tell_from_records  # noqa: PLC0415  see above
 
         tell_from_records(asked, state_dir, node_name, output)

@@ -100,6 +100,7 @@ def command(
     elif source.is_elsewhere:
         look = _of_files(source, earlier)
     else:
+        source.refuse_settings()
         look = _of_machine(state_dir, node_name, window_ns)
     if observe_ns is not None:
         _observe(look, observe_ns, interval)

@@ -68,6 +68,24 @@ class NodeSource:
         """In files, or in one of the two that are needed."""
         return self.summary_path is not None or self.pods_path is not None
 
+    def refuse_settings(self) -> None:
+        """Of a node of this machine, which has its own: an answer must not seem to be about those that were given."""
+        config = self.config
+        given = {
+            "--config": config.file,
+            "--config-dir": config.directory,
+            **{f"--{flag}": flag for flag, _ in config.flags},
+            "--history": self.history_path,
+            "--after-reclaim": self.after_path,
+            "--image-fs": None if self.image_fs == "auto" else self.image_fs,
+            "--profile": None if self.profile == PROFILE_NAMES[0] else self.profile,
+        }
+        named = next((option for option, value in given.items() if value is not None), None)
+        if named is not None:
+            raise InputError(
+                f"{named} goes with --summary and --pods, or with --node: a node of this machine has its own"
+            )
+
     def look(self, remarks: Remarks) -> SeenNode:
         """The node in the files, or in the cluster."""
         paths = {"--summary": self.summary_path, "--pods": self.pods_path}

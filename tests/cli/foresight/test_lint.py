@@ -177,6 +177,20 @@ def test_a_hostile_file_is_one_finding(content: bytes, said: str, tmp_path: Path
         assert said in found[0]["message"]
 
 
+@pytest.mark.parametrize("content", ["evictionHard: {}", "kind: kubeletConfiguration", "- 1", "", None])
+def test_a_path_in_which_nothing_is_checked_is_named(content: str | None, tmp_path: Path) -> None:
+    """A configuration whose kind is misspelt would seem to be in order."""
+    path = tmp_path / "kubelet.yaml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_text(content)
+    said = f"{path}: holds neither a KubeletConfiguration nor an object that a rule is about"
+    done = run("lint", str(path), KUBELET)
+    assert (done.exit_code, done.stderr) == (0, f"warning: {said}\n")
+    assert answer("lint", str(path))["warnings"] == [said]
+
+
 def test_pipes_and_links_of_a_directory_are_not_followed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "loop").symlink_to(tmp_path)

@@ -60,6 +60,8 @@ def answer(asked_for: Question, seen: SeenNode | None, output: str, remarks: Rem
     _check_names(asked_for.ignore)
     source, kube, against_live = asked_for.source, asked_for.kube, asked_for.against_live
     gathered = gather(asked_for.paths)
+    for each in gathered.idle:
+        remarks.warnings.append(f"{each}: holds neither a KubeletConfiguration nor an object that a rule is about")
     if kube:
         _join(gathered, asked(source.overrides, source.request_seconds, gather_from_cluster))
     configs = _configs(source, gathered)

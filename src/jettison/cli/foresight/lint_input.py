@@ -68,6 +68,13 @@ class Gathered:
     places: dict[str, FoundAt] = field(default_factory=dict)
     broken: list[tuple[FoundAt, str]] = field(default_factory=list)
     files: int = 0
+    # Paths of the command line that hold nothing of all this.
+    idle: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Of everything that was found."""
+        return len(self.configs) + len(self.documents) + len(self.broken)
 
     def objects(self) -> Objects:
         """What rules look at; a document of another shape is among the broken ones afterwards."""
@@ -107,7 +114,7 @@ def gather(paths: Sequence[str]) -> Gathered:
     """Every file, and every YAML or JSON file below a directory. What cannot be read is told and not raised."""
     found = Gathered()
     for given in paths:
-        path = Path(given)
+        path, before = Path(given), found.count
         if not os.path.lexists(path):
             raise InputError(f"cannot read `{given}`: no such file or directory")
         for each in _below(path) if path.is_dir() else [path]:
@@ -118,6 +125,8 @@ def gather(paths: Sequence[str]) -> Gathered:
                 _read(each, found)
             except (InputError, ManifestError) as error:
                 found.broken.append(_placed(str(each), str(error)))
+        if found.count == before:
+            found.idle.append(given)
     return found
 
 

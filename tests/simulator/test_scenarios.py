@@ -123,6 +123,8 @@ WRONG = {
     f"{NODE}pods:\n- {{name: p, usage: {{memory: {{kind: csv, file: nowhere.csv}}}}}}": "nowhere.csv",
     f"{NODE}pods:\n- {{name: p, count: 999999999}}": "expected 1 to 200000",
     f"{NODE}pods:\n- {{name: p, requests: {{memory: lots}}}}": "s:3: pods[0].requests",
+    f"{NODE}pods:\n- {{name: p, requests: {{memory: -1Mi}}}}": "s:3: pods[0].requests: memory is `-1Mi`, expected an",
+    f"{NODE}pods:\n- {{name: p, limits: {{cpu: -1}}}}": "s:3: pods[0].limits: cpu is `-1`, expected an amount",
     f"{NODE}pods:\n- {{name: p, requests: {{memory: 2Mi}}, limits: {{memory: 1Mi}}}}": "memory is more than its limit",
     f"{NODE}pods:\n- {{name: p, grace: 1.5s}}": "s:3: pods[0].grace: expected whole seconds",
     f"{NODE}pods:\n- {{name: p, usage: {{volume: 1Gi}}}}": "s:3: pods[0].usage.volume: the pod has no `volume`",

@@ -76,6 +76,10 @@ def pod_template(section: Section, restart: RestartPolicy = RestartPolicy.ALWAYS
     except ManifestError as error:
         raise section.wrong("requests", str(error)) from error
     (container,) = pod.containers
+    for key, amounts in (("requests", container.requests), ("limits", container.limits)):
+        for name, amount in amounts.items():
+            if amount.nanos < 0:
+                raise section.wrong(key, f"{name} is `{resources[key][name]}`, expected an amount of at least 0")
     for name, limit in container.limits.items():
         if name in container.requests and container.requests[name] > limit:
             raise section.wrong("requests", f"{name} is more than its limit")

@@ -5,6 +5,7 @@ A key is the field's name in a KubeletConfiguration, and behind the first dot th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from jettison.errors import InputError, ManifestError, PolicyError
 from jettison.manifests.files.decoding import shortened
 
 _BY_KEY = {row.key: row for row in FIELDS if row.key is not None}
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _MAPS = (Kind.THRESHOLDS, Kind.PAIRS)
 
 
@@ -78,8 +80,8 @@ def _value(row: Field, name: str, text: str) -> object:
             raise InputError(f"{name} is `{shortened(text)}`, expected true or false")
         return text == "true"
     if row.kind in (Kind.INT32, Kind.INT64):
-        try:
-            return int(text)
-        except ValueError as error:
-            raise InputError(f"{name} is `{shortened(text)}`, expected a whole number") from error
+        # Python would also take `1_000`, and digits of other alphabets.
+        if not _WHOLE.fullmatch(text):
+            raise InputError(f"{name} is `{shortened(text)}`, expected a whole number")
+        return int(text)
     return text.split(",") if row.kind is Kind.TEXTS else text

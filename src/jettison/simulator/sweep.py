@@ -76,6 +76,9 @@ def parse_variation(text: str) -> Variation:
             raise InputError(f"{key} is `{shortened(wrong)}`, expected one of {', '.join(_OWN[key])}")
     else:
         row_of(key)
+    twice = next((each for each in found if found.count(each) > 1), None)
+    if twice is not None:
+        raise InputError(f"--vary {key}: `{shortened(twice)}` is given twice; --seeds asks for more runs")
     return Variation(key, found)
 
 

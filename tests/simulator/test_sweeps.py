@@ -172,6 +172,17 @@ def test_a_picture_of_a_run_shows_what_happened_and_is_always_the_same(tmp_path:
         assert word in text
 
 
+@pytest.mark.parametrize("name", ["a $x^{ b$", "\udcff.yaml"])
+def test_a_picture_of_any_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(STORY)
+    picture = tmp_path / "x.svg"
+    for words in ([], ["--seeds", "2", "--processes", "1"]):
+        done = CliRunner().invoke(program, ["simulate", str(path), "--picture", str(picture), *words])
+        assert (done.exit_code, picture.exists()) == (0, True), done.exception
+        picture.unlink()
+
+
 WRONG = {
     ("--vary", "evictionHard.memory.available"): "expected KEY=VALUE,VALUE",
     ("--vary", "evictionHrad.x=1"): "did you mean `evictionHard`",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jettison.agent.safe_text import printable
 from jettison.engine.node.amounts import short
 from jettison.engine.node.signals import ROWS, Signal
 from jettison.errors import InputError
@@ -66,7 +67,7 @@ def draw_run(scenario: Scenario, result: RunResult, path: Path) -> None:
     for (node, signal), (each,) in zip(rows, axes, strict=True):
         _draw_signal(each, scenario, result, node, signal)
     axes[-1][0].set_xlabel(f"{_unit(result.seconds)[1]} of virtual time")
-    figure.suptitle(f"{result.scenario}, seed {result.seed}", color=_INK, fontsize=12)
+    _entitle(figure, f"{result.scenario}, seed {result.seed}")
     _save(figure, path)
 
 
@@ -191,8 +192,13 @@ def draw_sweep(rows: Sequence[Row], keys: Sequence[str], title: str, path: Path)
         each.yaxis.get_major_locator().set_params(integer=True)
         each.grid(visible=True, axis="y", color="#dddddd", linewidth=0.5)
         each.set_axisbelow(True)
-    figure.suptitle(f"{title}, {len(rows)} runs", color=_INK, fontsize=12)
+    _entitle(figure, f"{title}, {len(rows)} runs")
     _save(figure, path)
+
+
+def _entitle(figure: Figure, title: str) -> None:
+    """A name of a user or a file may hold dollars, which are no formula, or bytes that are no text."""
+    figure.suptitle(printable(title), color=_INK, fontsize=12, parse_math=False)
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -313,6 +313,16 @@ def test_a_single_look_is_told_as_one(tmp_path: Path) -> None:
     assert done.stderr.splitlines() == ["note: nothing was decided", "note: node n1: 1 look in 10 s"]
 
 
+@pytest.mark.parametrize("story", [{}, {"story": 5}, {"story": {"a": 1}}])
+def test_what_is_no_answer_of_a_replay_is_not_compared(tmp_path: Path, story: dict[str, Any]) -> None:
+    expected = tmp_path / "expected.json"
+    expected.write_text(json.dumps({"version": 1, "kind": "Replay", **story}))
+    recording = write(tmp_path / "r", look(10, 500 * MI))
+    done = CliRunner().invoke(program, ["replay", str(recording), "--expect", str(expected)])
+    assert done.exit_code == 2
+    assert done.stderr.endswith(f"error: {expected}: expected what `-o json` of this command printed\n")
+
+
 def test_asyncio_is_not_needed_for_a_replay(tmp_path: Path) -> None:
     """No loop runs, and none is made: time is the recording's."""
     path = write(tmp_path / "r", look(10, 90 * MI, "b"))

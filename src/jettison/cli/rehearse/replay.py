@@ -160,7 +160,11 @@ def _show_both(recorded: Sequence[Happening], changed: Sequence[Happening], outp
 
 def _compare(data: dict[str, Any], path: str) -> int:
     expected = decode_anything(read_input(path), shown(path))
-    if not isinstance(expected, dict) or expected.get("kind") != data["kind"] or "story" not in expected:
+    if (
+        not isinstance(expected, dict)
+        or expected.get("kind") != data["kind"]
+        or not isinstance(expected.get("story"), list)
+    ):
         raise ManifestError(f"{shown(path)}: expected what `-o json` of this command printed")
     for number, (was, now) in enumerate(zip(expected["story"], data["story"], strict=False), 1):
         if was != now:

@@ -186,3 +186,13 @@ def test_neither_touches_the_store_of_a_server(tmp_path: Path) -> None:
 def test_a_name_that_no_directory_can_have_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(JettisonError, match="there is no store in"), held(tmp_path / ("9" * 300)):
         pass
+
+
+def test_the_repair_that_is_proposed_is_one_of_this_store(tmp_path: Path) -> None:
+    """Without its directory the command would be about another one."""
+    state = tmp_path / "of a cluster"
+    (state / "cluster").mkdir(parents=True)
+    (state / "cluster" / "store.sqlite").write_bytes(b"no database")
+    code, said, _ = store_command(state, "check")
+    assert code == 3
+    assert said.splitlines()[-1] == f"a server does not start on it; try: jettison store repair --state-dir '{state}'"

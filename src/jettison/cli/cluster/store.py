@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def _report_lines(report: Report) -> Iterator[str]:
     if report.seal is not None:
         yield f"{report.rows} rows are as they were written, up to version {report.seal.version}"
     if report.problems:
-        yield "a server does not start on it; try: jettison store repair"
+        state_dir = shlex.quote(str(report.path.parent.parent))
+        yield printable(f"a server does not start on it; try: jettison store repair --state-dir {state_dir}")
     elif not report.is_sound:
         yield "a server starts without these; write them again or delete them there"
     else:

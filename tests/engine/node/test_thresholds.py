@@ -294,6 +294,16 @@ def test_where_containerfs_thresholds_come_from(layout: Layout, amounts: list[st
     assert not derived.conflicts
 
 
+SIX = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+)
+
+
 @pytest.mark.parametrize(
     ("hard", "soft", "is_enforced", "room", "seen"),
     [
@@ -313,6 +323,15 @@ def test_where_containerfs_thresholds_come_from(layout: Layout, amounts: list[st
             {"memory.available": "1Gi", "allocatableMemory.available": "1Gi", "imagefs.available": "2Gi"},
             {"containerfs.inodesFree": "9"}, True, 8, "0%",
         ),
+        # Six and six: place for 13, so the hard record that is appended first moves nothing.
+        (
+            dict.fromkeys(SIX, "1Gi"),
+            {**dict.fromkeys(SIX[1:], "2Gi"), "containerfs.available": "3Gi"}, False, 13, "2Gi",
+        ),
+        # Seven and six: place for 15, for the two records that are appended.
+        (
+            {**dict.fromkeys(SIX, "1Gi"), "containerfs.available": "3Gi"}, dict.fromkeys(SIX, "2Gi"), False, 15, "1Gi"
+        ),
     ],
 )  # fmt: skip
 def test_what_the_first_step_sees_of_the_operators_own(
@@ -327,7 +346,7 @@ def test_what_the_first_step_sees_of_the_operators_own(
     derived = made.layouts[SHARED]
     own = next(index for index, each in enumerate(made.thresholds) if str(each.signal).startswith("containerfs"))
     assert str(derived.first[own].amount) == seen
-    assert derived.all[own].is_inert
+    assert derived.all[own].is_inert is ("nodefs.available" not in soft)
 
 
 def test_an_inert_threshold_is_never_met() -> None:

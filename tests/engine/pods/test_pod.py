@@ -121,6 +121,13 @@ def test_integers_are_rounded_up(resource: str, value: int) -> None:
     assert integer_request(pod(cpu="1.5001", memory="1048576.1"), resource) == value
 
 
+@pytest.mark.parametrize(("beside", "value"), [("1Ki", 0), ("1.1Ki", -8446744073709551616)])
+def test_a_comparison_with_a_big_decimal_leaves_a_big_decimal(beside: str, value: int) -> None:
+    """Beyond 64 bits the two forms of a quantity have different integer views."""
+    asking = Pod("a", containers=(container("c", memory=beside),), init_containers=(container("i", memory="1e19"),))
+    assert integer_request(asking, "memory") == value
+
+
 @pytest.mark.parametrize(
     ("containers", "init", "qos"),
     [

@@ -81,6 +81,12 @@ class Quantity:
         """-1, 0 or 1."""
         return (self.unscaled > 0) - (self.unscaled < 0)
 
+    def in_form_of(self, other: Quantity) -> Quantity:
+        """Itself after Go has compared it with `other`: a comparison with a big decimal leaves a big decimal."""
+        if self.is_big or not other.is_big:
+            return self
+        return Quantity(self.unscaled, self.scale, self.format, is_big=True, spelling=self.spelling)
+
     def __bool__(self) -> bool:
         return self.unscaled != 0
 

@@ -275,8 +275,9 @@ def _add(total: dict[str, Quantity], more: Resources) -> None:
 
 def _raise(total: dict[str, Quantity], at_least: Resources) -> None:
     for name, amount in at_least.items():
-        if name not in total or total[name] < amount:
-            total[name] = amount
+        present = total.get(name)
+        if present is None or present < amount:
+            total[name] = amount if present is None else amount.in_form_of(present)
 
 
 def computed_qos(pod: Pod) -> Qos:

@@ -34,6 +34,11 @@ def test_burstable_by_what_it_asked_for(request_: str, score: int) -> None:
     assert oom_score_adjustments(pod(memory=request_), NODE) == {"c": score}
 
 
+def test_the_subtraction_wraps_around_as_well() -> None:
+    """1000 minus the smallest integers is not a score of 2⁶³."""
+    assert oom_score_adjustments(pod(memory="7Ei"), 1) == {"c": 3}
+
+
 @pytest.mark.parametrize(
     ("found", "score"),
     [

@@ -58,7 +58,7 @@ def _pod_level_share(pod: Pod) -> int:
 
 def _burstable_score(request: int, capacity: int) -> int:
     """Multiplied in 64 bits, as Go does: a request of 8589935Gi and more wraps around."""
-    return 1000 - _divide(wrapped(1000 * request), capacity) if capacity else 1000
+    return wrapped(1000 - _divide(wrapped(1000 * request), capacity)) if capacity else 1000
 
 
 def _divide(number: int, by: int) -> int:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from jettison.engine.config import allocatable
@@ -134,7 +136,13 @@ def _thresholds(thresholds: Sequence[Threshold]) -> Json:
         }
         for each in thresholds
     ]
-    return sorted(shown, key=lambda row: (row["signal"], row["gracePeriodSeconds"], json.dumps(row, sort_keys=True)))
+    return sorted(shown, key=lambda row: (row["signal"], row["gracePeriodSeconds"], _as_go_writes(row)))
+
+
+def _as_go_writes(row: Json) -> str:
+    """JSON text with Go's numbers: 0 and not 0.0, 0.00001 and not 1e-05."""
+    text = json.dumps(row, sort_keys=True)
+    return re.sub(r"(?<=: )[0-9.]+(e-0[56])?(?=[,}])", lambda number: f"{Decimal(number[0]).normalize():f}", text)
 
 
 def _amount(amount: Amount | None) -> Json:
@@ -144,7 +152,9 @@ def _amount(amount: Amount | None) -> Json:
         return {"quantity": str(amount)}
     if math.isnan(amount.fraction):
         return {"percentage": "NaN"}
-    return {"percentage": "+Inf" if math.isinf(amount.fraction) else amount.fraction}
+    if math.isinf(amount.fraction):
+        return {"percentage": "+Inf"}
+    return {"percentage": amount.fraction}
 
 
 def answer_kubeletconfig(case: Json) -> Json:

@@ -340,7 +340,7 @@ def test_containers_of_one_pod_with_different_users_share_its_volumes_and_nothin
         mounts = [{"name": "v", "mountPath": "/v"}]
         first = shell("echo mine > own; echo ours > v/f; sleep 60", "first", volumeMounts=mounts)
         second = shell(
-            'until cat v/f; do sleep 0.05; done; cat "$HOME/../../first/0/own" || echo no',
+            'until grep ours v/f; do sleep 0.05; done; cat "$HOME/../../first/0/own" || echo no',
             "second",
             volumeMounts=mounts,
         )

@@ -122,8 +122,24 @@ def test_the_timeout_ends_the_wait_for_a_pod_that_does_not_stop(kubeconfig: Path
             f'error: unable to drain node "{node}" due to error: context deadline exceeded, continuing command...',
             "There are pending nodes to be drained:",
             f" {node}",
-            "context deadline exceeded",
+            "error: context deadline exceeded",
         ]
+
+    play(kubeconfig, scene)
+
+
+def test_what_is_wrong_on_several_nodes_is_one_line_for_each(kubeconfig: Path) -> None:
+    """As with kubectl, which prints line by line only where one node is left."""
+
+    async def scene(world: Playground) -> None:
+        first, second = await world.node("n1"), await world.node("n2")
+        for pod in ("web-a", "web-b"):
+            await world.pod(pod, first)
+        await world.pod("web-c", second)
+        ran = await world.run("drain", first, second, "--force", "--timeout=1s")
+        where = f'in namespace "{world.namespace}" to terminate: context deadline exceeded'
+        a, b, c = (f'error when waiting for pod "web-{each}" {where}' for each in "abc")
+        assert ran.err[-2:] == [f"[{a}, {b}]", c]
 
     play(kubeconfig, scene)
 

@@ -36,10 +36,13 @@ _FORBIDDEN: Final = 403
 
 @frozen
 class _Trouble:
-    """Why a node is not empty: as one line among others, and as the last lines of all."""
+    """Why a node is not empty: in a sentence, and as the last lines of all. kubectl prints all that it has collected
+    where one node is left, and one line for each node where there are several.
+    """
 
     text: str
-    lines: tuple[str, ...]
+    alone: tuple[str, ...]
+    among_others: str
 
 
 async def drain_nodes(
@@ -64,7 +67,8 @@ async def drain_nodes(
         voice.complain("There are pending nodes to be drained:")
         for name in troubles:
             voice.complain(f" {name}")
-        for line in dict.fromkeys(line for trouble in troubles.values() for line in trouble.lines):
+        found = list(troubles.values())
+        for line in found[0].alone if len(found) == 1 else [each.among_others for each in found]:
             voice.complain(line)
     return not troubles
 
@@ -103,7 +107,7 @@ class _Drain:
         except TimeoutError:
             return _trouble([f"global timeout reached: {self._deadline.text}"])
         except (ApiError, RuntimeFailure) as error:
-            return _Trouble(str(error), (server_text(error),))
+            return _Trouble(str(error), (server_text(error),), str(error))
         if selection.errors:
             return _trouble(selection.errors)
         if selection.warning:
@@ -141,9 +145,10 @@ class _Drain:
                         if failure is not None:
                             raise failure
         except TimeoutError:
-            return _trouble(["context deadline exceeded"])
+            text = "context deadline exceeded"
+            return _Trouble(text, (f"error: {text}",), text)
         except (ApiError, RuntimeFailure) as error:
-            return _Trouble(str(error), (server_text(error),))
+            return _Trouble(str(error), (server_text(error),), server_text(error))
         return None
 
     async def _say_what_is_left(self, trouble: _Trouble) -> None:
@@ -168,7 +173,8 @@ async def _evict_all(evictor: Evictor, pods: Sequence[ApiPod], version: str) -> 
 
 
 def _trouble(texts: Sequence[str]) -> _Trouble:
-    return _Trouble(aggregated(texts), tuple(dict.fromkeys(texts)))
+    text = aggregated(texts)
+    return _Trouble(text, tuple(dict.fromkeys(texts)), text)
 
 
 async def read_plan(client: KubeClient, nodes: Sequence[str], settings: DrainSettings, clock: Clock) -> DrainPlan:

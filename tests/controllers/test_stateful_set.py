@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jettison.runtimes.kube.client import DeleteOptions
-from jettison.runtimes.kube.kinds import CONTROLLER_REVISIONS, PODS, STATEFUL_SETS
+from jettison.runtimes.kube.kinds import CONTROLLER_REVISIONS, EVENTS, PODS, STATEFUL_SETS
 from tests.controllers.staging import Json, controlled, is_gone, told, until, until_status, until_told
 from tests.controllers.workloads import Nodes, alive, change, template
 from tests.maintenance.playground import Playground, play
@@ -378,8 +378,8 @@ def test_an_adopted_pod_is_identified_when_it_is_ready_and_a_taken_name_is_no_ev
             await ground.become("db-0", "Running", ready=True)
             await until(is_identified)
             await asyncio.sleep(0.5)
-        reasons = {reason for _, reason, _ in await told(client, "db", space)}
-        assert reasons == {"SuccessfulUpdate"}
+        said = (await client.list(EVENTS, space, fields="involvedObject.name=db")).items
+        assert [(each["reason"], each["count"]) for each in said] == [("SuccessfulUpdate", 1)]
 
     play(kubeconfig, scene)
 

@@ -332,7 +332,9 @@ class StatefulPods:
         namespace, name = key_of(pod)
         if (pod["metadata"].get("labels") or {}).get(NAME_LABEL) == name:
             return
-        patch = {"metadata": {"uid": pod["metadata"]["uid"], "labels": identity_labels(name, ordinal)}}
+        # On this very version: the cache may not have heard of the labels yet, and they would be told of again.
+        known = {key: pod["metadata"][key] for key in ("uid", "resourceVersion")}
+        patch = {"metadata": {**known, "labels": identity_labels(name, ordinal)}}
         try:
             await self._around.client.patch(PODS, name, patch, namespace, how=PatchType.MERGE)
         except (NotFound, Conflict):

@@ -178,6 +178,14 @@ def test_a_gigabyte_of_nothing_is_refused_before_it_is_read(tmp_path: Path) -> N
     assert "more than 4194304 bytes" in done.stderr
 
 
+def test_a_line_of_a_table_that_is_no_usage_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "usage.csv").write_text("0,100\n60,6Mi\n")
+    path = tmp_path / "s.yaml"
+    path.write_text("nodes: [{name: n}]\npods: [{name: p, usage: {memory: {kind: csv, file: usage.csv}}}]\n")
+    with pytest.raises(ManifestError, match=r"usage.csv:2: `60,6Mi`, expected seconds and whole numbers"):
+        read_scenario(path)
+
+
 def test_usage_comes_from_a_table(tmp_path: Path) -> None:
     (tmp_path / "usage.csv").write_text("seconds,a,b\n0,100,7\n60,500000000,7\n")
     text = (

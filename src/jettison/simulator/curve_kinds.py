@@ -101,7 +101,8 @@ def _csv(section: Section) -> CurveMaker:
         try:
             points.append((round(float(row[0]) * _SECOND_NS), int(row[index])))
         except (ValueError, IndexError, OverflowError) as error:
-            raise section.wrong("file", f"{path}:{number}: expected seconds and whole numbers") from error
+            line = shortened(",".join(row))
+            raise section.wrong("file", f"{path}:{number}: `{line}`, expected seconds and whole numbers") from error
     return _points(section, "file", points)
 
 

@@ -120,6 +120,8 @@ WRONG = {
     f"{NODE}pods:\n- {{name: p, usage: {{memroy: 1Gi}}}}": "did you mean `memory`?",
     f"{NODE}pods:\n- {{name: p, usage: {{memory: {{kind: burst, every: 1s, for: 5s}}}}}}": "expected less than `every`",
     f"{NODE}pods:\n- {{name: p, usage: {{memory: {{kind: ramp, over: 0s}}}}}}": "expected more than 0",
+    f"{NODE}pods:\n- {{name: p, usage: {{memory: {{kind: sawtooth, period: 1us}}}}}}": "period: expected 1ms or more",
+    f"{NODE}pods:\n- {{name: p, usage: {{memory: {{kind: burst, every: 2us, for: 1us}}}}}}": "every: expected 1ms",
     f"{NODE}pods:\n- {{name: p, usage: {{memory: {{kind: csv, file: nowhere.csv}}}}}}": "nowhere.csv",
     f"{NODE}pods:\n- {{name: p, count: 999999999}}": "expected 1 to 200000",
     f"{NODE}pods:\n- {{name: p, requests: {{memory: lots}}}}": "s:3: pods[0].requests",

@@ -24,6 +24,7 @@ CurveMaker = Callable[[Random], Curve]
 
 LARGEST_CSV = 64 * 2**20
 _SECOND_NS = 10**9
+_SHORTEST_CYCLE_NS = 10**6
 
 
 def curve_of(section: Section, key: str) -> CurveMaker:
@@ -47,6 +48,14 @@ def _varied(made: CurveMaker, jitter: float) -> CurveMaker:
         return Scaled(made(chance), round((1 + chance.uniform(-jitter, jitter)) * 10**6))
 
     return vary
+
+
+def _cycle(section: Section, key: str) -> int:
+    """The pieces of a curve with millions of cycles a second would never be at an end."""
+    found = section.duration_ns(key, 60 * _SECOND_NS)
+    if found < _SHORTEST_CYCLE_NS:
+        raise section.wrong(key, "expected 1ms or more")
+    return found
 
 
 def _positive(section: Section, key: str, default: int) -> int:
@@ -73,13 +82,13 @@ def _leak(section: Section) -> CurveMaker:
 
 def _sawtooth(section: Section) -> CurveMaker:
     low, high = section.amount("low"), section.amount("high")
-    period_ns = _positive(section, "period", 60 * _SECOND_NS)
+    period_ns = _cycle(section, "period")
     return lambda chance: Sawtooth(low, high, period_ns, chance.randrange(period_ns))
 
 
 def _burst(section: Section) -> CurveMaker:
     base, peak = section.amount("base"), section.amount("peak")
-    every_ns, for_ns = _positive(section, "every", 60 * _SECOND_NS), _positive(section, "for", 5 * _SECOND_NS)
+    every_ns, for_ns = _cycle(section, "every"), _positive(section, "for", 5 * _SECOND_NS)
     if for_ns >= every_ns:
         raise section.wrong("for", "expected less than `every`")
     return lambda chance: Burst(base, peak, every_ns, for_ns, chance.randrange(every_ns))

@@ -162,7 +162,9 @@ def answer_kubeletconfig(case: Json) -> Json:
     try:
         config = _config(case["config"])
     except PolicyError as error:
-        return {"loadError": True, "message": str(error)}
+        # Kubernetes stops at the first mistake, and does not say which field it is about.
+        first = min(error.complaints, key=lambda each: list(case["config"]).index(each.key))
+        return {"loadError": True, "message": f"failed to decode: {first.text.removeprefix(f'{first.key}: ')}"}
     out: dict[str, Json] = {
         "cgroupsPerQOS": config.cgroups_per_qos,
         "enforceNodeAllocatable": list(config.enforce_node_allocatable),

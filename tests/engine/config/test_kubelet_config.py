@@ -228,6 +228,22 @@ def test_a_drop_in_must_say_what_it_is() -> None:
     ]
 
 
+def test_null_is_nothing_but_a_duration_that_is_null_is_refused() -> None:
+    """A field without a value in YAML. Kubernetes reads such a duration, map entry or list item as an empty text."""
+    assert load(maxPods=None, evictionSoft=None, cgroupsPerQOS=None) == load()
+    assert complaints(document(imageMaximumGCAge=None)) == ['file: imageMaximumGCAge: time: invalid duration ""']
+    assert load(evictionHard={"memory.available": None}).eviction_hard == {"memory.available": ""}
+    assert load(enforceNodeAllocatable=["pods", None]).enforce_node_allocatable == ("pods", "")
+
+
+def test_a_drop_in_may_take_a_duration_back() -> None:
+    """Null deletes it before it is read."""
+    base = document(imageMaximumGCAge="36h")
+    assert (
+        assemble(Source("file", base), [Source("0.conf", document(imageMaximumGCAge=None))]).image_maximum_gc_age == 0
+    )
+
+
 def test_every_mistake_is_said_sorted_by_source_and_field() -> None:
     """One round to mend them all."""
     said = complaints(document(maxPods="a", cgroupRoot=1), (), ("oom-score-adj", "b"))

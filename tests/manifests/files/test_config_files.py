@@ -96,6 +96,14 @@ def test_an_entry_that_is_not_there_stands_where_its_map_stands() -> None:
     assert file.value("maxPods.entry") is None
 
 
+def test_an_entry_without_a_value_is_an_empty_text() -> None:
+    """As it is read, so that what is said about it can be advice about a text."""
+    file = parse_config_file(b"kind: KubeletConfiguration\nevictionHard:\n  memory.available:\nmaxPods:\n", "k.yaml")
+
+    assert file.value("evictionHard.memory.available") == ""
+    assert file.value("maxPods") is None
+
+
 def test_json_indented_with_tabs_has_lines_too() -> None:
     file = parse_config_file(AS_JSON.encode(), "k.json")
 

@@ -124,7 +124,8 @@ class _Reader:
         values: dict[str, Any] = {}
         for key, row in BY_KEY.items():
             raw = document.get(key)
-            if raw is None:
+            # Null is as good as nothing, but Kubernetes reads a duration of its own that is null as an empty text.
+            if raw is None and not (key in document and row.kind is Kind.DURATION):
                 continue
             try:
                 values[row.attribute] = _from_json(row, raw)
@@ -184,13 +185,13 @@ def _from_json(row: Field, raw: object) -> Any:
     if row.kind in (Kind.THRESHOLDS, Kind.PAIRS):
         return _text_map(raw)
     if row.kind is Kind.TEXTS:
-        if isinstance(raw, list) and all(isinstance(each, str) for each in raw):
-            return tuple(raw)
+        if isinstance(raw, list) and all(each is None or isinstance(each, str) for each in raw):
+            return tuple([each or "" for each in raw])
         raise InputError(f"is {_shown(raw)}, expected a list of strings")
     if row.kind is Kind.DURATION:
-        if not isinstance(raw, str):
+        if raw is not None and not isinstance(raw, str):
             raise InputError(f"is {_shown(raw)}, expected a duration such as `5m`")
-        return parse_duration(raw)
+        return parse_duration(raw or "")
     if row.kind is Kind.BOOL:
         if isinstance(raw, bool):
             return raw
@@ -215,9 +216,9 @@ def _text_map(raw: object) -> dict[str, str]:
     for name, text in raw.items():
         if not isinstance(name, str):
             raise InputError(f"the key {_shown(name)} is not a string: put it in quotes")
-        if not isinstance(text, str):
+        if text is not None and not isinstance(text, str):
             raise InputError(f"`{name}` is {_shown(text)}, expected a string: put it in quotes")
-    return dict(raw)
+    return {name: text or "" for name, text in raw.items()}
 
 
 def _shown(raw: object) -> str:

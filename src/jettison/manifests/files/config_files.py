@@ -56,7 +56,9 @@ class ConfigFile:
         found = self.source.document.get(name) if isinstance(self.source.document, Mapping) else None
         if not entry:
             return found
-        return found.get(entry) if isinstance(found, Mapping) else None
+        if not isinstance(found, Mapping) or entry not in found:
+            return None
+        return "" if found[entry] is None else found[entry]  # as the configuration is read
 
 
 def parse_config_file(data: bytes, name: str) -> ConfigFile:

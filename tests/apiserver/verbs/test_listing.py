@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from jettison.apiserver.objects.resources import EVENTS, JOBS, NODES, PODS
 from jettison.apiserver.verbs.listing import field_text
-from tests.apiserver.served import BUDGETS, Served, pod_document
+from tests.apiserver.served import BUDGETS, Answer, Served, pod_document
 from tests.apiserver.served import PODS as POD_PATH
 
 Json = dict[str, Any]
@@ -76,6 +78,10 @@ def test_a_chunk_that_comes_too_late_is_gone(tmp_path: Path) -> None:
         api.run(forget(api))
         answer = api.get(POD_PATH, query=f"limit=2&continue={token}")
         assert (answer.code, answer.body["reason"]) == (410, "Expired")
+        assert "continue token in this response to retrieve the remainder" in answer.message
+        rest = api.get(POD_PATH, query=f"limit=2&continue={answer.body['metadata']['continue']}").body
+        assert names(rest)[0] == "c", "the rest is shown as it is now"
+        assert rest["metadata"]["resourceVersion"] == str(api.store.version)
     finally:
         api.close()
 
@@ -178,6 +184,52 @@ def test_what_is_refused_is_not_offered(api: Served) -> None:
     answer = api.get(POD_PATH, accept=accept)
     assert (answer.code, accept in answer.message) == (406, False)
     assert answer.message.startswith("406: Not Acceptable\n\nAvailable representations: application/json, ")
+
+
+def test_namespaces_of_one_beginning_are_in_the_order_of_their_keys(api: Served) -> None:
+    for namespace in ("a", "a-b", "b"):
+        assert api.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).code == 201
+        for name in ("x-y", "x"):
+            made = api.post(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": name}, "data": {}})
+            assert made.code == 201
+    listed = ["a-b/x", "a-b/x-y", "a/x", "a/x-y", "b/x", "b/x-y"]
+
+    def shown(query: str) -> list[str]:
+        items = api.get("/api/v1/configmaps", query=query).body["items"]
+        return [f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in items]
+
+    assert shown("") == listed
+    assert shown(f"resourceVersion={api.store.version}&resourceVersionMatch=Exact") == listed
+    assert names(api.get("/api/v1/namespaces/a/configmaps").body) == ["x", "x-y"]
+    chunk = api.get("/api/v1/configmaps", query="limit=3").body
+    assert shown(f"continue={chunk['metadata']['continue']}") == listed[3:]
+    assert api.delete("/api/v1/namespaces/a-b/configmaps/x-y").code == 200
+    assert shown("") == [each for each in listed if each != "a-b/x-y"]
+
+
+@pytest.mark.parametrize(
+    ("path", "start"), [(POD_PATH, "/b\0"), ("/api/v1/pods", "/default/b\0"), ("/api/v1/namespaces", "/default\0")]
+)
+def test_a_token_names_the_place_in_its_list(api: Served, path: str, start: str) -> None:
+    make(api, *"abc")
+    query = "limit=2" if path != "/api/v1/namespaces" else "limit=1"
+    token = api.get(path, query=query).body["metadata"]["continue"]
+    found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    assert found == {"v": "meta.k8s.io/v1", "rv": api.store.version, "start": start}
+
+
+def test_tokens_that_are_made_by_hand(api: Served) -> None:
+    make(api, *"abc")
+
+    def answer(start: str, version: int = -1) -> Answer:
+        text = json.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": start}).encode()
+        return api.get(POD_PATH, query=f"continue={base64.urlsafe_b64encode(text).decode().rstrip('=')}")
+
+    for start, rest in (("/b\0", ["c"]), ("b\0", ["c"]), ("b", ["b", "c"]), ("/", ["a", "b", "c"])):
+        assert names(answer(start).body) == rest, start
+    for start in ("b/", "../b", "//b", "."):
+        assert answer(start).message == f"invalid continue token: continue key is not valid: {start}"
+    assert answer("b", 0).message.endswith("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
 
 
 def test_a_continued_list_is_of_the_version_it_began_with(api: Served) -> None:

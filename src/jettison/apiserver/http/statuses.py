@@ -6,7 +6,7 @@ Every refusal of the server is an ApiError made here, so that code, reason, mess
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from jettison.apiserver.objects.resources import ABSENT, Resource
 from jettison.apiserver.objects.validation.metadata import path_segment_name
@@ -15,10 +15,19 @@ from jettison.errors import ApiError, Conflict, NotFound
 
 Json = dict[str, Any]
 
+_INCONSISTENT: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
 
 def failure_status(error: ApiError) -> Json:
     """The document for an error; what is empty is left out, as Go does."""
-    status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": error.message}
+    metadata = {"continue": error.token} if isinstance(error, ContinuationExpired) else {}
+    status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure"}
+    status["message"] = error.message
     if error.reason:
         status["reason"] = error.reason
     if error.details is not None:
@@ -100,6 +109,14 @@ def too_large(most_bytes: int) -> ApiError:
 def expired(message: str) -> ApiError:
     """The version that was asked for is no longer known."""
     return ApiError(message, code=410, reason="Expired")
+
+
+class ContinuationExpired(ApiError):  # noqa: N818  as its reason is called
+    """A list that came in parts cannot go on as it began. `token` is for the rest of it as it is now."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(_INCONSISTENT, code=410, reason="Expired")
+        self.token = token
 
 
 def internal_error(message: str) -> ApiError:

@@ -22,6 +22,11 @@ _MOST: Final = 8
 _NONE: Final[frozenset[Key]] = frozenset()
 
 
+def list_order(key: Key) -> Key:
+    """What sorts keys as lists do: as the texts `namespace/name`, so `a-b/x` comes before `a/x`."""
+    return f"{key[0]}/", key[1]
+
+
 class Lookup(NamedTuple):
     """A condition that everything in a list satisfies: what `read` takes from the object is `value`."""
 

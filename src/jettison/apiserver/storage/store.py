@@ -32,7 +32,7 @@ from jettison.apiserver.http.statuses import expired, internal_error, not_found,
 from jettison.apiserver.objects.ownership.records import Entries
 from jettison.apiserver.objects.resources import Resource
 from jettison.apiserver.storage.disk import Batch, Disk, DiskReserve, is_disk_full
-from jettison.apiserver.storage.indexes import Key, ListIndexes, Lookup
+from jettison.apiserver.storage.indexes import Key, ListIndexes, Lookup, list_order
 from jettison.apiserver.storage.log import FILE, Log, Row
 from jettison.apiserver.storage.lost import lost_objects
 from jettison.apiserver.storage.private_files import lock_folder, make_private_folder
@@ -94,26 +94,29 @@ class _Shelf:
         if change.type is ChangeType.DELETED:
             # What was set aside is in no list, and can be deleted all the same.
             if self.objects.pop(key, None) is not None:
-                del self.keys[bisect_left(self.keys, key)]
+                del self.keys[bisect_left(self.keys, list_order(key), key=list_order)]
                 self.indexes.remove(key)
             return
         if key not in self.objects:
-            insort(self.keys, key)
+            insort(self.keys, key, key=list_order)
         self.objects[key] = change.stored
         self.indexes.change(change.stored)
 
     def select(self, namespace: str | None, lookup: Lookup | None = None) -> list[Stored]:
         if lookup is not None:
             found = self.indexes.keys(lookup, self.objects.values())
-            return [self.objects[key] for key in sorted(found) if namespace in (None, key[0])]
+            return [self.objects[key] for key in sorted(found, key=list_order) if namespace in (None, key[0])]
         keys = self.keys
         if namespace is not None:
             # No name is empty, and U+0000 is in none: this is the whole namespace and nothing else.
-            keys = keys[bisect_left(keys, (namespace, "")) : bisect_left(keys, (namespace + "\0", ""))]
+            begin, end = (
+                bisect_left(keys, (each, ""), key=list_order) for each in (f"{namespace}/", f"{namespace}/\0")
+            )
+            keys = keys[begin:end]
         return [self.objects[key] for key in keys]
 
     def after(self, namespace: str | None, key: Key) -> Stored | None:
-        place = bisect_right(self.keys, key)
+        place = bisect_right(self.keys, list_order(key), key=list_order)
         if place == len(self.keys) or namespace not in (None, self.keys[place][0]):
             return None
         return self.objects[self.keys[place]]
@@ -233,7 +236,7 @@ class Store:
         return self._shelves[resource.storage].objects.get((namespace, name))
 
     def list(self, resource: Resource, namespace: str | None = None, lookup: Lookup | None = None) -> tuple[Items, int]:
-        """All of them, or those of one namespace, in order of namespace and name; and the version this is true for.
+        """All of them, or those of one namespace, in the order of lists; and the version this is true for.
 
         With a lookup only those that satisfy it, found by an index.
         """
@@ -253,7 +256,7 @@ class Store:
                 past.pop(change.stored.key, None)
             else:
                 past[change.stored.key] = change.previous
-        return [past[key] for key in sorted(past)]
+        return [past[key] for key in sorted(past, key=list_order)]
 
     def compact(self) -> None:
         """Copy all objects and changes into one block and out of it again, so that they lie side by side, undecoded.

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from jettison.apiserver.http.requests import Request, integer, invalid_options
-from jettison.apiserver.http.statuses import bad_request
+from jettison.apiserver.http.statuses import ContinuationExpired, bad_request
 from jettison.apiserver.http.texts import parse_json
 from jettison.apiserver.objects.resources import EVENTS, JOBS, NEW_EVENT_FIELDS, NEW_EVENTS, NODES, PODS, Resource
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
@@ -53,6 +53,10 @@ _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MATCHES: Final = ("Exact", "NotOlderThan", "")
 _SHORT: Final = 500
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105  no secret: the name of a format
+# In a token: the rest of the list as it is now.
+_ANY_VERSION: Final = -1
+# What no key has between its slashes.
+_STRAY_STEPS: Final = frozenset(("", ".", ".."))
 
 
 @frozen
@@ -187,31 +191,49 @@ async def read_page(
     """What a GET of a collection shows. `is_paged`: as if it came in parts, also without a limit."""
     limit, selection = check_list(request, resource)
     if token := request.parameter("continue"):
-        version, start = _read_token(token, namespace)
+        version, start = _read_token(token)
         if request.parameter("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        items = store.list_at(resource, namespace, version)
-        items = [item for item in items if item.key > start]
-        return _cut(items, selection, limit, version, lambda: items)
+        version, items = _rest(store, resource, namespace, version, start)
+        return _cut(items, selection, limit, version, namespace, lambda: items)
     version = resource_version(request)
     match = request.parameter("resourceVersionMatch")
     # A part of a list as of a version is of exactly that version, unless the client says otherwise, or names an object.
     if match == "Exact" or (not match and version and (limit > 0 or is_paged) and selection.name is None):
         check_stored_version(store, version)
         items = store.list_at(resource, namespace, version)
-        return _cut(items, selection, limit, version, lambda: items)
+        return _cut(items, selection, limit, version, namespace, lambda: items)
     if resource.storage == EVENTS.storage:
         check_stored_version(store, version)
     await wait_for_version(store, version)
     items, now = store.list(resource, namespace, selection.lookup)
     # A client that takes any version gets all of it, as from Kubernetes' cache.
     limit = 0 if request.parameter("resourceVersion") == "0" else limit
-    return _cut(items, selection, limit, now, lambda: store.list(resource, namespace)[0])
+    return _cut(items, selection, limit, now, namespace, lambda: store.list(resource, namespace)[0])
+
+
+def _rest(
+    store: Store, resource: Resource, namespace: str | None, version: int, start: str
+) -> tuple[int, list[Stored]]:
+    """What follows the parts that a client has, as of the version of these; or as it is now, when it asks for that."""
+    if version < 0:
+        items, version = store.list(resource, namespace)
+    else:
+        try:
+            items = store.list_at(resource, namespace, version)
+        except ApiError as error:
+            raise ContinuationExpired(_encoded(_ANY_VERSION, start)) from error
+    return version, [item for item in items if _place(item, namespace) >= start]
 
 
 def _cut(
-    items: list[Stored], selection: Selection, limit: int, version: int, everything: Callable[[], list[Stored]]
-) -> Page:  # fmt: skip
+    items: list[Stored],
+    selection: Selection,
+    limit: int,
+    version: int,
+    namespace: str | None,
+    everything: Callable[[], list[Stored]],
+) -> Page:
     if not selection.is_everything:
         if (name := selection.name) is not None:
             items = [item for item in items if item.key[1] == name]
@@ -223,7 +245,7 @@ def _cut(
     is_last = selection.name is not None or everything()[-1].key == shown[-1].key
     if len(items) == limit and (selection.is_everything or is_last):
         return Page(items, version)
-    token = _token(shown[-1], version)
+    token = _token(shown[-1], namespace, version)
     return Page(shown, version, token, len(items) - limit if selection.is_everything else None)
 
 
@@ -284,9 +306,17 @@ def _check_match(request: Request) -> None:
         raise invalid_options("ListOptions", mistakes)
 
 
-def _token(last: Stored, version: int) -> str:
+def _token(last: Stored, namespace: str | None, version: int) -> str:
     """As Kubernetes makes it, so that tools which look inside find what they expect."""
-    start = "/".join(part for part in last.key if part) + "\0"
+    return _encoded(version, f"/{_place(last, namespace)}\0")
+
+
+def _place(stored: Stored, namespace: str | None) -> str:
+    """Its key within the list."""
+    return stored.key[1] if namespace is not None else "/".join(filter(None, stored.key))
+
+
+def _encoded(version: int, start: str) -> str:
     text = msgspec.json.encode({"v": _TOKEN_VERSION, "rv": version, "start": start})
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode("ascii")
 
@@ -300,7 +330,8 @@ def _decoded(token: str) -> bytes:
     return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
 
 
-def _read_token(token: str, namespace: str | None) -> tuple[int, tuple[str, str]]:
+def _read_token(token: str) -> tuple[int, str]:
+    """The version, negative for any, and where the rest begins: a key, which may be left off anywhere."""
     refused = "invalid continue token: continue key is not valid"
     try:
         found = parse_json(_decoded(token))
@@ -310,9 +341,11 @@ def _read_token(token: str, namespace: str | None) -> tuple[int, tuple[str, str]
         found_version = found.get("v", "") if isinstance(found, dict) else ""
         raise bad_request(f"{refused}: server does not recognize this encoded version {found_version}")
     version, start = found.get("rv"), found.get("start")
-    if not isinstance(version, int) or version <= 0:
+    if not isinstance(version, int) or version == 0:
         raise bad_request(f"{refused}: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
     if not isinstance(start, str) or not start:
         raise bad_request(f"{refused}: encoded start key empty (version meta.k8s.io/v1)")
-    first, _, name = start.removesuffix("\0").rpartition("/")
-    return version, (namespace or first, name)
+    steps = start.removeprefix("/").split("/")
+    if steps != [""] and not _STRAY_STEPS.isdisjoint(steps):
+        raise bad_request(f"{refused}: {start}")
+    return version, start.removeprefix("/")

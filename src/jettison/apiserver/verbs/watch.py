@@ -22,6 +22,7 @@ from jettison.apiserver.http.requests import Request, Target, boolean, integer, 
 from jettison.apiserver.http.statuses import bad_request, expired, failure_status
 from jettison.apiserver.objects import tables
 from jettison.apiserver.objects.validation.mistakes import Mistake, forbidden, unsupported
+from jettison.apiserver.storage.indexes import list_order
 from jettison.apiserver.storage.store import Store
 from jettison.apiserver.storage.stored import Change, ChangeType, Stored
 from jettison.apiserver.verbs.listing import Selection, selection_of, wait_for_version, watched_version
@@ -194,7 +195,7 @@ class Watcher:
                 change = self._feed[self._place]
                 self._place += 1
                 self._version = change.stored.version
-                if self._told is None or change.stored.key <= self._told:
+                if self._told is None or list_order(change.stored.key) <= list_order(self._told):
                     line = self._changed(change)
                     if line is not None:
                         yield line

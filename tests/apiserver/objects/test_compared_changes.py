@@ -292,8 +292,12 @@ def test_what_may_be_a_number_or_a_text_is_looked_at_late_in_an_apply(api: Serve
     assert ".spec.template.spec.containers[name=a=1].name: expected string" in answer.message
 
 
-def test_an_exact_version_that_is_not_there_yet_is_not_waited_for(api: Served) -> None:
-    for query, seconds in (("resourceVersionMatch=Exact&", None), ("limit=1&", None), ("", 1)):
+def test_a_version_that_is_not_there_yet_is_waited_for_where_a_cache_answers(api: Served) -> None:
+    api.store.patience_seconds = 0.1
+    name = "fieldSelector=metadata.name%3Dp&"
+    waited = ("", "limit=1&", "resourceVersionMatch=Exact&", name, f"limit=1&resourceVersionMatch=NotOlderThan&{name}")
+    at_once = (f"limit=1&{name}", f"resourceVersionMatch=Exact&{name}")
+    for query, seconds in (*((each, 1) for each in waited), *((each, None) for each in at_once)):
         answer = api.get(PODS, query=f"{query}resourceVersion=99999999999")
         assert (answer.code, answer.body["details"].get("retryAfterSeconds")) == (504, seconds)
     for path in ("events", "events/e"):

@@ -198,14 +198,14 @@ async def read_page(
         return _cut(items, selection, limit, version, namespace, lambda: items)
     version = resource_version(request)
     match = request.parameter("resourceVersionMatch")
-    # A part of a list as of a version is of exactly that version, unless the client says otherwise, or names an object.
-    if match == "Exact" or (not match and version and (limit > 0 or is_paged) and selection.name is None):
-        check_stored_version(store, version)
-        items = store.list_at(resource, namespace, version)
-        return _cut(items, selection, limit, version, namespace, lambda: items)
-    if resource.storage == EVENTS.storage:
+    is_part = not match and version and (limit > 0 or is_paged)
+    if resource.storage == EVENTS.storage or (selection.name is not None and (is_part or match == "Exact")):
         check_stored_version(store, version)
     await wait_for_version(store, version)
+    # A part of a list as of a version is of exactly that version, unless the client says otherwise, or names an object.
+    if match == "Exact" or (is_part and selection.name is None):
+        items = store.list_at(resource, namespace, version)
+        return _cut(items, selection, limit, version, namespace, lambda: items)
     items, now = store.list(resource, namespace, selection.lookup)
     # A client that takes any version gets all of it, as from Kubernetes' cache.
     limit = 0 if request.parameter("resourceVersion") == "0" else limit
@@ -259,7 +259,9 @@ async def wait_for_version(store: Store, version: int) -> None:
 
 
 def check_stored_version(store: Store, version: int) -> None:
-    """What is read from the store, not from a cache that lags behind it, is not waited for: events, or the past."""
+    """What Kubernetes reads from the store, not from a cache that lags behind it, is not waited for: events, or one
+    object at a version.
+    """
     if version > store.version:
         raise _too_new(version, store)
 

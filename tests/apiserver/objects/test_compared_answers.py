@@ -636,3 +636,54 @@ def test_a_patch_that_leaves_no_version_leaves_nothing(api: Served, version: str
     answer = api.patch(f"{PODS}/p", {"apiVersion": version}, MERGE)
     why = "the name of the object (p based on URL) was undeterminable: name must be provided"
     assert (answer.code, answer.body["message"]) == (400, why)
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "kind", "served"),
+    [
+        (f"{APPS}/deployments", "apps/v1beta2", "Deployment", "apps/v1"),
+        (f"{APPS}/daemonsets", "extensions/v1beta1", "DaemonSet", "apps/v1"),
+        (SLICES, "discovery.k8s.io/v1beta1", "EndpointSlice", "discovery.k8s.io/v1"),
+        ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "authorization.k8s.io/v1beta1",
+         "SelfSubjectAccessReview", "authorization.k8s.io/v1"),
+    ],
+)  # fmt: skip
+def test_a_version_that_was_served_once(api: Served, path: str, version: str, kind: str, served: str) -> None:
+    answer = api.post(path, {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}})
+    why = f"the API version in the data ({version}) does not match the expected API version ({served})"
+    assert (answer.code, answer.message) == (400, why)
+    other = api.post(PODS, {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}})
+    short = version.partition("/")[2]
+    assert other.message.endswith(f"converting ({short}.{kind}) to (core.Pod): unknown conversion")
+
+
+@pytest.mark.parametrize(
+    ("said", "claimed"),
+    [
+        ({"apiVersion": "v1", "apiversion": "v2", "kind": "Pod"}, ("v2", "Pod")),
+        ({"apiversion": "v2", "apiVersion": "v1", "KIND": "Job"}, ("v1", "Job")),
+        ({"APIVERSION": "v2", "Kind": "Job", "kind": None}, ("v2", "Job")),
+    ],
+)
+def test_version_and_kind_count_in_any_case(api: Served, said: Json, claimed: tuple[str, str]) -> None:
+    version, kind = claimed
+    why = f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    answer = api.post(
+        PODS, {**said, **pod_document("p")} if "apiVersion" not in said else {**pod_document("p"), **said}
+    )
+    assert answer.message == f'{kind} in version "{version}" cannot be handled as a Pod: {why}'
+    wrong = api.post(PODS, {"apiVersion": "v1", "kinD": 5})
+    assert "cannot unmarshal number into Go struct field .kind of type string" in wrong.message
+
+
+@pytest.mark.parametrize(
+    ("content_type", "code"),
+    [
+        ("application/json; charset=utf-8", 201), ("application/json;", 201), ('APPLICATION/JSON ; a="b;c" ;', 201),
+        ("application/json; =", 415), ("application/json; a", 415), ("application/json;;a=b", 415),
+        ("application/json;;", 415),
+        ("application/json; a=", 415),
+    ],
+)  # fmt: skip
+def test_a_media_type_with_broken_parameters_is_unknown(api: Served, content_type: str, code: int) -> None:
+    assert api("POST", PODS, pod_document("p"), content_type=content_type).code == code

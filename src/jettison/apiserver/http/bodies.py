@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from jettison.apiserver.http.requests import Request, WriteOptions, write_options
@@ -21,7 +22,23 @@ JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 _ACCEPTED: Final = (JSON, YAML, protobuf.CONTENT_TYPE)
 # Versions that are no longer served but whose kinds the decoder still knows.
-_FORMER: Final = frozenset({("policy/v1beta1", "PodDisruptionBudget"), ("policy/v1beta1", "Eviction")})
+_FORMER: Final = {
+    "apps/v1beta1": "ControllerRevision Deployment Scale StatefulSet",
+    "apps/v1beta2": "ControllerRevision DaemonSet Deployment ReplicaSet Scale StatefulSet",
+    "authentication.k8s.io/v1alpha1": "SelfSubjectReview",
+    "authentication.k8s.io/v1beta1": "SelfSubjectReview TokenReview",
+    "authorization.k8s.io/v1beta1": (
+        "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview"
+    ),
+    "coordination.k8s.io/v1beta1": "Lease",
+    "discovery.k8s.io/v1beta1": "EndpointSlice",
+    "events.k8s.io/v1beta1": "Event",
+    "extensions/v1beta1": "DaemonSet Deployment ReplicaSet Scale",
+    "node.k8s.io/v1alpha1": "RuntimeClass",
+    "node.k8s.io/v1beta1": "RuntimeClass",
+    "policy/v1beta1": "Eviction PodDisruptionBudget",
+    "scheduling.k8s.io/v1beta1": "PriorityClass",
+}
 # Kinds that every version has: what goes with a request, and what a watch consists of.
 _EVERYWHERE: Final = (
     *("CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent"),
@@ -30,13 +47,13 @@ _KNOWN: Final = frozenset(
     {
         *((each.api_version, each.kind) for each in RESOURCES),
         *(
-            (part.group and f"{part.group}/{part.version}", part.kind)
+            (f"{part.group}/{part.version}" if part.group else each.api_version, part.kind)
             for each in RESOURCES
             for part in each.subresources
         ),
         *((each.api_version, f"{each.kind}List") for each in RESOURCES if "list" in each.verbs),
         *((each.api_version, kind) for each in RESOURCES for kind in _EVERYWHERE),
-        *_FORMER,
+        *((version, kind) for version, kinds in _FORMER.items() for kind in kinds.split()),
         ("v1", "List"),
         ("v1", "Status"),
     }
@@ -50,7 +67,11 @@ _STRUCTS: Final = {
 # As upstream: each of them may become a header, and a body has room for half a million.
 _MOST_MISTAKES: Final = 100
 _LONGEST_SUMMARY: Final = 30
-_KIND_FIELDS: Final = ("apiVersion", "kind")
+_KIND_FIELDS: Final = {"apiversion": "apiVersion", "kind": "kind"}
+# What may follow the name of a media type: parameters, of which none may be broken.
+_PARAMETERS: Final = re.compile(
+    r"""(?:\s*;\s*[\w!#$%&'*+.^`|~-]+\s*=\s*(?:[\w!#$%&'*+.^`|~-]+|"(?:[^"\\]|\\.)*"))*\s*;?\s*""", re.ASCII
+)
 _NO_KIND: Final = "couldn't get version/kind; json parse error: "
 _KIND_STRUCT: Final = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
@@ -153,7 +174,11 @@ def _check_media_type(media_type: str) -> None:
 
 
 def _media_type(content_type: str) -> str:
-    return content_type if content_type == JSON else content_type.partition(";")[0].strip().lower()
+    """Without parameters; a type with broken ones is left as it is, and so is none that is known."""
+    if content_type == JSON:
+        return content_type
+    name, _, rest = content_type.partition(";")
+    return name.strip().lower() if _PARAMETERS.fullmatch(f";{rest}") else content_type
 
 
 def kind_of(document: Any) -> tuple[str, str]:
@@ -164,13 +189,17 @@ def kind_of(document: Any) -> tuple[str, str]:
         raise InputError(
             f"{_NO_KIND}json: cannot unmarshal {found_kind(document)} into Go value of type {_KIND_STRUCT}"
         )
-    version, kind = document.get("apiVersion"), document.get("kind")
-    if not (version is None or type(version) is str) or not (kind is None or type(kind) is str):
-        # Go names the first of the two in the text.
-        name = next(each for each in document if each in _KIND_FIELDS and not isinstance(document[each], str | None))
-        why = f"json: cannot unmarshal {found_kind(document[name])} into Go struct field .{name} of type string"
-        raise InputError(_NO_KIND + why)
-    version, kind = version or "", kind or ""
+    found: dict[str, str] = {}
+    for key, value in document.items():
+        # Go looks for these two in any case, and the last one counts.
+        name = _KIND_FIELDS.get(key.lower())
+        if name is None or value is None:
+            continue
+        if type(value) is not str:
+            why = f"json: cannot unmarshal {found_kind(value)} into Go struct field .{name} of type string"
+            raise InputError(_NO_KIND + why)
+        found[name] = value
+    version, kind = found.get("apiVersion", ""), found.get("kind", "")
     if version.count("/") > 1:
         raise InputError(f"unexpected GroupVersion string: {version}")
     # A group without a name is the core.

@@ -110,11 +110,12 @@ def _container(prefix: str) -> str:
 
 
 def _quoted(char: str) -> str:
-    """A byte between single quotes, with Go's escapes."""
+    """A byte between single quotes, with Go's escapes; it takes each byte for a character of its own."""
     if char == "'":
         return r"'\''"
     byte = char.encode("utf-8", "surrogateescape")[0]
-    return f"'{char}'" if char.isprintable() and byte < 0x80 else repr(char) if byte < 0x80 else f"'\\x{byte:02x}'"
+    shown = chr(byte)
+    return f"'{shown}'" if shown.isprintable() else repr(shown) if byte < 0x80 else f"'\\u{byte:04x}'"
 
 
 def _within_64_bits(value: Any) -> Any:

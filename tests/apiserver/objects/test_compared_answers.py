@@ -687,3 +687,12 @@ def test_version_and_kind_count_in_any_case(api: Served, said: Json, claimed: tu
 )  # fmt: skip
 def test_a_media_type_with_broken_parameters_is_unknown(api: Served, content_type: str, code: int) -> None:
     assert api("POST", PODS, pod_document("p"), content_type=content_type).code == code
+
+
+def test_a_namespace_that_is_to_be_on_its_way_out_has_the_wrong_phase(api: Served) -> None:
+    patch = {"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}}
+    answer = api.patch(f"{NAMESPACES}/default/status", patch)
+    found = causes(answer)
+    assert found[0].startswith("metadata.deletionTimestamp: ")
+    why = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+    assert found[-1] == f'status.Phase: Invalid value: "Active": {why}'

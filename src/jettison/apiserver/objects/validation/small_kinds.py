@@ -219,7 +219,8 @@ def _validate_finalizer(name: str, field: str) -> Iterator[Mistake]:
 
 def validate_namespace_status(new: Json, old: Json) -> Iterator[Mistake]:
     """The phase follows from whether it is being deleted."""
-    is_ending, phase = "deletionTimestamp" in old["metadata"], new["status"].get("phase", "")
+    is_ending = any("deletionTimestamp" in each["metadata"] for each in (new, old))
+    phase = new["status"].get("phase", "")
     wanted = "Terminating" if is_ending else "Active"
     if phase != wanted:
         is_empty = "is not empty" if is_ending else "is empty"

@@ -696,3 +696,15 @@ def test_a_namespace_that_is_to_be_on_its_way_out_has_the_wrong_phase(api: Serve
     assert found[0].startswith("metadata.deletionTimestamp: ")
     why = "may only be 'Terminating' if `deletionTimestamp` is not empty"
     assert found[-1] == f'status.Phase: Invalid value: "Active": {why}'
+
+
+def test_conflicts_name_writers_of_a_subresource_first(api: Served) -> None:
+    api.post(PODS, pod_document("p", metadata={"labels": {"a": "b"}}), query="fieldManager=m")
+    api.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}}, MERGE, query="fieldManager=m")
+    config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "c"}}}
+    config |= {"status": {"phase": "Failed"}}
+    answer = api.patch(f"{PODS}/p/status", config, APPLY, query="fieldManager=n")
+    assert answer.message == (
+        'Apply failed with 2 conflicts: conflicts with "m" with subresource "status" using v1:\n- .status.phase\n'
+        'conflicts with "m" using v1:\n- .metadata.labels.a'
+    )

@@ -284,9 +284,8 @@ def _conflicts(found: Comparison, others: list[Entry]) -> list[tuple[Entry, Fiel
 
 
 def _conflict(conflicts: list[tuple[Entry, FieldSet]]) -> Conflict:
-    listed = sorted(
-        ((_client(each), path) for each, fields in conflicts for path in paths(fields)), key=lambda one: one[0]
-    )
+    ordered = sorted(conflicts, key=lambda one: _identifier(one[0]))
+    listed = [(_client(each), path) for each, fields in ordered for path in paths(fields)]
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {client}", "field": path}
         for client, path in listed
@@ -301,6 +300,13 @@ def _conflict(conflicts: list[tuple[Entry, FieldSet]]) -> Conflict:
             lines += (f"- {path}" for other, path in listed if other == client)
         message = f"Apply failed with {len(listed)} conflicts: " + "\n".join(lines)
     return Conflict(message, details={"causes": causes})
+
+
+def _identifier(each: Entry) -> str:
+    """The JSON text by which Kubernetes sorts clients: one that writes a subresource comes before the same without."""
+    manager, operation, api_version, subresource = each.identity
+    named = (("manager", manager), ("operation", operation), ("apiVersion", api_version), ("subresource", subresource))
+    return json.dumps({key: text for key, text in named if text}, separators=(",", ":"), ensure_ascii=False)
 
 
 def _client(each: Entry) -> str:

@@ -708,3 +708,12 @@ def test_conflicts_name_writers_of_a_subresource_first(api: Served) -> None:
         'Apply failed with 2 conflicts: conflicts with "m" with subresource "status" using v1:\n- .status.phase\n'
         'conflicts with "m" using v1:\n- .metadata.labels.a'
     )
+
+
+def test_the_owners_of_what_the_last_finalizer_held_are_shown_without_it(api: Served) -> None:
+    api.post(PODS, pod_document("p", metadata={"finalizers": ["a/b"]}))
+    api.delete(f"{PODS}/p", query="gracePeriodSeconds=0")
+    answer = api.patch(f"{PODS}/p", {"metadata": {"finalizers": []}}, MERGE)
+    assert (answer.code, api.get(f"{PODS}/p").code) == (200, 404)
+    (entry,) = answer.body["metadata"]["managedFields"]
+    assert "f:finalizers" not in entry["fieldsV1"]["f:metadata"]

@@ -271,7 +271,7 @@ class Objects:
             return show_value(request, target.resource, value, self.clock.now_ns(), managed=managed)
         await self.store.durable(stored)
         if _is_finished(target.resource, value):
-            return show_value(request, target.resource, value, self.clock.now_ns(), managed=stored.managed)
+            return show_value(request, target.resource, value, self.clock.now_ns(), managed=managed)
         return show_object(request, target.resource, stored, self.clock.now_ns())
 
     def write(self, request: Request, target: Target, make: Change, options: WriteOptions) -> Written:

@@ -164,9 +164,9 @@ main()
 """
 # Modules of ours that may be loaded by then. Each class of values costs 0.25 ms, and a module has two or three.
 REQUEST_BUDGETS = {
-    ("cordon", "n1"): 42,
-    ("drain", "n1"): 46,
-    ("drain", "n1", "--plan"): 46,
+    ("cordon", "n1"): 44,
+    ("drain", "n1"): 47,
+    ("drain", "n1", "--plan"): 47,
     ("evict", "p1"): 63,
     ("explain", "p1", "--node", "n1"): 50,
     ("next", "--node", "n1"): 49,

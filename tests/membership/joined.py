@@ -29,7 +29,7 @@ from tests.live.served import Served
 
 Json = dict[str, Any]
 
-NODES = tuple(f"m{number}" for number in range(1, 22))
+NODES = tuple(f"m{number}" for number in range(1, 23))
 PATIENCE = 30.0
 ADDRESS = "127.0.0.1"
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from jettison import events
-from jettison.runtimes.kube.client import DeleteOptions
-from jettison.runtimes.kube.kinds import NODES, PODS
+from jettison.errors import ApiError
+from jettison.runtimes.kube.client import DeleteOptions, KubeClient
+from jettison.runtimes.kube.kinds import NODES, PODS, Kind
 from tests.controllers.staging import is_gone, until
 from tests.live.served import Served
 from tests.membership.joined import PATIENCE, Joined, condition, joined, play
@@ -85,6 +86,35 @@ def test_a_static_pod_has_a_mirror_that_lives_as_long_as_its_manifest(served: Se
 
             (manifests / "dns.json").unlink()
             await until(lambda: is_gone(member.admin, PODS, "dns-m14", "default"), seconds=PATIENCE)
+
+    play(scenario())
+
+
+def test_a_mirror_that_stays_hides_no_other(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook of the cluster may refuse that it is deleted."""
+    manifests = tmp_path / "static"
+    manifests.mkdir()
+    static(manifests, "a")
+    delete = KubeClient.delete
+
+    async def refuse(client: KubeClient, kind: Kind, name: str, *arguments: Any) -> Any:
+        if name == "a-m22":
+            raise ApiError("no", code=403, reason="Forbidden")
+        return await delete(client, kind, name, *arguments)
+
+    async def scenario() -> None:
+        async with joined(served, "m22", tmp_path, static_manifests=[manifests]) as member:
+            await _another(member, "a-m22", "")
+            monkeypatch.setattr(KubeClient, "delete", refuse)
+            (manifests / "a.json").unlink()
+            await until(lambda: _is_refused(member), seconds=PATIENCE)
+            static(manifests, "b")
+            await _another(member, "b-m22", "")
+            monkeypatch.setattr(KubeClient, "delete", delete)
+            await until(lambda: is_gone(member.admin, PODS, "a-m22", "default"), seconds=PATIENCE)
+
+    async def _is_refused(member: Joined) -> bool:
+        return any(isinstance(fact, events.ActionFailed) and fact.why == "no" for fact in member.said.facts)
 
     play(scenario())
 

@@ -53,7 +53,10 @@ class Mirrors:
         for key, mirror in mirrors.items():
             status = static.get(key)
             if status is None or local_uid(mirror) != status.pod.uid or is_terminating(mirror):
-                await self._remove(key, mirror)
+                try:
+                    await self._remove(key, mirror)
+                except ApiError as refusal:
+                    refusals.append(refusal)
         for key, status in static.items():
             if key not in mirrors:
                 try:

@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -448,7 +448,9 @@ class HttpClient:
                 )
         self._open = {each for each in self._open if not each.is_lost} | {connection}
         if connection.transport is not None:
-            keep_alive(connection.transport.get_extra_info("socket"))
+            # One that is lost already says so when it is used.
+            with suppress(OSError):
+                keep_alive(connection.transport.get_extra_info("socket"))
         return connection
 
     async def _connect_by(self, proxy: Address, connection: _Connection) -> None:

@@ -7,6 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from jettison.controllers.daemon_set import DaemonSetController
+from jettison.controllers.machinery.pod_control import Expectations
+from jettison.engine.workloads.daemon_sync import Update
 from jettison.errors import NotFound
 from jettison.runtimes.kube.client import PatchType
 from jettison.runtimes.kube.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
@@ -259,6 +264,43 @@ def test_a_surge_puts_the_new_pod_beside_the_old_one(kubeconfig: Path) -> None:
             async with ground.busy(lambda: _serve(ground)):
                 (new,) = await _settled_on(ground, node)
             assert new["metadata"]["uid"] != old["metadata"]["uid"]
+
+    play(kubeconfig, scene)
+
+
+def test_an_update_waits_until_what_was_just_done_is_known(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However soon that is: from the same look the old pod would be deleted twice."""
+    deleted: list[tuple[int, str]] = []
+    looks: list[object] = []
+    act = DaemonSetController._act
+
+    async def spy(self: DaemonSetController, look: Any, update: Update) -> Any:
+        looks.append(look)
+        deleted.extend((id(look), each.uid) for each in update.delete)
+        return await act(self, look, update)
+
+    def are_met(self: Expectations, key: object) -> bool:
+        del self, key
+        return True
+
+    monkeypatch.setattr(DaemonSetController, "_act", spy)
+    monkeypatch.setattr(Expectations, "are_met", are_met)
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await _node(ground, "n")
+        await _daemon_set(ground, updateStrategy={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+
+        async def old_is_gone() -> bool:
+            return await is_gone(client, PODS, old["metadata"]["name"], space)
+
+        async with controlled(client, DAEMONS), ground.busy(lambda: _serve(ground)):
+            (old,) = await _settled_on(ground, node)
+            await until_status(client, DAEMON_SETS, "ds", space, numberAvailable=1)
+            containers = template("app:2")["spec"]["containers"]
+            await change(client, DAEMON_SETS, "ds", space, template={"spec": {"containers": containers}})
+            await until(old_is_gone)
+        assert len(deleted) == len(set(deleted))
 
     play(kubeconfig, scene)
 

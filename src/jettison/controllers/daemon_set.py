@@ -166,9 +166,10 @@ class DaemonSetController:
         look = _look(daemon_set, revision, self._nodes, claimed, self._around.clock.now_ns())
         failure = None
         if may_act:
-            failure = await self._care(look)
-            if failure is None and look.strategy.is_rolling and self._batches.expectations.are_met(key):
-                failure = await self._act(look, _update(look))
+            needed = self._needed(look)
+            # What was just done is not in this look: from it the update would delete the same pods again.
+            is_cared_for = not needed.create_on and not needed.delete
+            failure = await self._act(look, _update(look) if is_cared_for and look.strategy.is_rolling else needed)
             if failure is None:
                 await self._forget_revisions(daemon_set, history, claimed)
         status = _status(look, is_observed=may_act)
@@ -179,7 +180,7 @@ class DaemonSetController:
         if min_ready and look.counts.ready != look.counts.available:
             self._reconciler.queue.add_after(key, float(min_ready))
 
-    async def _care(self, look: _Look) -> Failure | None:
+    def _needed(self, look: _Look) -> Update:
         """What each node needs, whatever is being rolled out."""
         create: list[str] = []
         delete: list[ApiPod] = []
@@ -191,7 +192,7 @@ class DaemonSetController:
         # No other controller removes a pod that waits for a node which is gone.
         for node in look.pods.keys() - look.placements.keys():
             delete += [each for each in look.pods[node] if not each.node and not each.is_terminating]
-        return await self._act(look, Update(tuple(create), tuple(delete)))
+        return Update(tuple(create), tuple(delete))
 
     def _may_go(self, look: _Look, pod: ApiPod, node: str) -> bool:
         daemon_set = look.daemon_set

@@ -213,7 +213,9 @@ _VALUES: dict[Kind, st.SearchStrategy[Any]] = {
 
 def kubelet_documents() -> st.SearchStrategy[dict[str, Any]]:
     """KubeletConfigurations with some of the known fields, each of the right type, sensible or not."""
-    optional = {row.key: st.none() | _VALUES[row.kind] for row in FIELDS if row.key is not None}
+    optional = {row.key: _VALUES[row.kind] for row in FIELDS if row.key is not None}
+    # Null is as good as nothing, but refused where a duration belongs.
+    optional |= {row.key: st.none() | _VALUES[row.kind] for row in FIELDS if row.key and row.kind is not Kind.DURATION}
     return st.fixed_dictionaries({}, optional=optional).map(lambda fields: document(**fields))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from jettison.controllers.machinery.objects import condition_of
-from jettison.runtimes.kube.client import PatchType
-from jettison.runtimes.kube.kinds import NODES, PODS
+from jettison.runtimes.kube.client import DeleteOptions, PatchType
+from jettison.runtimes.kube.kinds import EVENTS, NODES, PODS
 from tests.controllers.staging import Json, controlled, told, until
 from tests.maintenance.playground import Playground, play
 
@@ -110,3 +110,43 @@ def test_a_pod_that_arrives_on_a_tainted_node_goes_too(kubeconfig: Path) -> None
             await _goes_after(ground, "late", 0)
 
     play(kubeconfig, scene)
+
+
+def test_a_pod_that_is_terminating_is_told_once_for_each_set_of_taints(kubeconfig: Path) -> None:
+    """Its condition says why it goes. A taint that is taken away and comes back is another one."""
+
+    async def scene(ground: Playground) -> None:
+        client, space = ground.client, ground.namespace
+        node = await ground.node("n")
+        await ground.pod("p", node)
+        await client.delete(PODS, "p", space, DeleteOptions(grace_seconds=600))
+
+        async def marked() -> int:
+            return sum(
+                each.get("count", 1)
+                for each in (await client.list(EVENTS, space)).items
+                if each["message"] == f"Marking for deletion Pod {space}/p"
+            )
+
+        async def is_marked(times: int) -> bool:
+            return await marked() == times
+
+        async with controlled(client, TAINTS):
+            await asyncio.sleep(0.3)
+            await _taint(ground, node, "bad")
+            await until(lambda: is_marked(1))
+            await until(lambda: _has_reason(ground, "p"))
+            # A change of the pod that is no reason.
+            await client.patch(PODS, "p", {"metadata": {"labels": {"a": "b"}}}, space)
+            await asyncio.sleep(0.5)
+            assert await marked() == 1
+            await _taint(ground, node)
+            await asyncio.sleep(0.3)
+            await _taint(ground, node, "bad")
+            await until(lambda: is_marked(2))
+
+    play(kubeconfig, scene)
+
+
+async def _has_reason(ground: Playground, name: str) -> bool:
+    return condition_of(await ground.client.get(PODS, name, ground.namespace), "DisruptionTarget") is not None

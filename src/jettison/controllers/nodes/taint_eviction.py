@@ -1,7 +1,8 @@
 """The taint-eviction controller: a pod that does not tolerate a NoExecute taint of its node is deleted, in its time.
 
 Disruption budgets are not asked. A wait that has begun is neither shortened nor lengthened by further taints, and
-begins anew when the controller is restarted: both as in Kubernetes.
+begins anew when the controller is restarted. A pod that is terminating already is marked and deleted all the same, once
+for each set of taints. All of it as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class TaintEvictionController:
         self._nodes = around.caches.of(NODES)
         self._by_node = self._pods.index(keys_by_node)
         self._timers: dict[Key, _Timer] = {}
+        # Pods that were deleted, with their uids, and for which taints: a resync is no reason to do it again.
+        self._deleted: dict[Key, tuple[str, tuple[Taint, ...]]] = {}
         self._reconciler: Reconciler[Key] = Reconciler("taint eviction", self._reconcile, workers=_WORKERS)
         self._reconciler.follow(self._pods, self._touched)
         self._reconciler.follow(self._nodes, self._tainted)
@@ -71,12 +74,17 @@ class TaintEvictionController:
         if timer is not None and (pod is None or pod["metadata"]["uid"] != timer.uid):
             self._cancel(key)
             timer = None
-        if pod is None or is_terminating(pod):
-            self._timers.pop(key, None)
+        if pod is None:
+            self._deleted.pop(key, None)
             return
-        stay = no_execute_stay(self._taints(pod), tolerations_from(pod.get("spec") or {}))
+        taints = self._taints(pod)
+        stay = no_execute_stay(taints, tolerations_from(pod.get("spec") or {}))
         if stay.seconds is None:
             self._cancel(key)
+            self._deleted.pop(key, None)
+            return
+        reason = pod["metadata"]["uid"], taints
+        if is_terminating(pod) and self._deleted.get(key) == reason:
             return
         now_ns = self._around.clock.monotonic_ns()
         if stay.seconds > 0:
@@ -89,6 +97,7 @@ class TaintEvictionController:
             self._cancel(key)
         await self._delete(pod)
         self._timers.pop(key, None)
+        self._deleted[key] = reason
 
     def _cancel(self, key: Key) -> None:
         if self._timers.pop(key, None) is not None:

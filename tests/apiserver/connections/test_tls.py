@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 import logging
 import random
+import select
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 
 from jettison.apiserver.access.certificates import ensure_identity
 from jettison.apiserver.connections.tls import Transport, accept
 
+T = TypeVar("T")
 Work = Callable[["Peer", "Kept"], Awaitable[None]]
 
 
@@ -53,22 +57,46 @@ class Kept(asyncio.Protocol):
 
 
 class Peer:
-    """A client that does only what it is told, in another thread."""
+    """A client that does only what it is told, in other threads."""
 
     def __init__(self, tls: ssl.SSLSocket) -> None:
+        tls.setblocking(False)
         self.tls = tls
+        self._turn = threading.Lock()
+
+    def _wait_for(self, do: Callable[[], T]) -> T:
+        """OpenSSL lets one thread at a time at a connection, so none may wait within it."""
+        while True:
+            waiting: tuple[list[ssl.SSLSocket], list[ssl.SSLSocket]]
+            with self._turn:
+                try:
+                    return do()
+                except ssl.SSLWantReadError:
+                    waiting = [self.tls], []
+                except ssl.SSLWantWriteError:
+                    waiting = [], [self.tls]
+            if not any(select.select(*waiting, [], 20)):
+                raise TimeoutError
 
     async def send(self, data: bytes) -> None:
-        await asyncio.to_thread(self.tls.sendall, data)
+        def give() -> None:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._wait_for(partial(self.tls.send, rest)) :]
+
+        await asyncio.to_thread(give)
 
     async def read(self, count: int) -> bytes:
         def take() -> bytes:
             found = bytearray()
-            while len(found) < count and (part := self.tls.recv(count - len(found))):
+            while len(found) < count and (part := self._wait_for(partial(self.tls.recv, count - len(found)))):
                 found += part
             return bytes(found)
 
         return await asyncio.to_thread(take)
+
+    async def unwrap(self) -> None:
+        await asyncio.to_thread(self._wait_for, self.tls.unwrap)
 
     def reset(self) -> None:
         self.tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -255,7 +283,7 @@ def test_the_end_of_a_client_is_told(tmp_path: Path, says_so: bool) -> None:
     async def work(peer: Peer, kept: Kept) -> None:
         await peer.send(b"last words")
         if says_so:
-            await asyncio.to_thread(peer.tls.unwrap)
+            await peer.unwrap()
         peer.tls.close()
         await until(lambda: kept.lost)
         assert kept.has_ended

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from jettison.apiserver.connections.limits import MOST_BODY_BYTES
-from jettison.engine.numbers.strconv import INT64_MAX
+from jettison.engine.numbers.strconv import INT64_MAX, quote
 from jettison.errors import InputError, ManifestError
 from jettison.manifests.files.decoding import is_too_deep, without_surrogates
 from jettison.manifests.files.plain_files import plain_text
@@ -110,12 +110,11 @@ def _container(prefix: str) -> str:
 
 
 def _quoted(char: str) -> str:
-    """A byte between single quotes, with Go's escapes; it takes each byte for a character of its own."""
-    if char == "'":
-        return r"'\''"
-    byte = char.encode("utf-8", "surrogateescape")[0]
-    shown = chr(byte)
-    return f"'{shown}'" if shown.isprintable() else repr(shown) if byte < 0x80 else f"'\\u{byte:04x}'"
+    """A character between single quotes, with Go's escapes, or a byte that belongs to none."""
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"'\\x{code & 0xFF:x}'"
+    return {"'": r"'\''", '"': "'\"'"}.get(char) or f"'{quote(char)[1:-1]}'"
 
 
 def _within_64_bits(value: Any) -> Any:

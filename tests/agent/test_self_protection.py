@@ -143,6 +143,16 @@ print(json.dumps([gc.get_freeze_count(), before]))
     assert frozen > before * 0.9
 
 
+def test_the_types_that_functions_name_are_forgotten_but_not_those_of_others() -> None:
+    left = in_child("""
+def of_another(some: int) -> None: ...
+self_protection.forget_annotations()
+print(json.dumps([list(each.__annotations__) for each in (self_protection.protect, of_another)]))
+""")
+
+    assert left == [[], ["some", "return"]]
+
+
 def test_all_of_it_says_in_one_line_each_what_is_missing() -> None:
     lacks = in_child("print(json.dumps(self_protection.protect(-999)))")
 

@@ -19,7 +19,7 @@ import resource
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Self
 
 from jettison.errors import JettisonError, RuntimeFailure
@@ -31,6 +31,8 @@ from jettison.runtimes.linux.processes import Capability, read_capabilities, set
 
 ENOUGH_DESCRIPTORS = 4096
 """A thousand pods with four kept files each."""
+
+_OURS = f"{__name__.partition('.')[0]}."
 
 # The most there is, for an agent that cannot go first.
 _CPU_SHARES = 262_144
@@ -51,10 +53,18 @@ def protect(oom_score_adj: int) -> tuple[str, ...]:
     To be called when all that is needed is loaded, and after the runtime was made: it gives its pods the limits that it
     found.
     """
+    forget_annotations()
     freeze_garbage_collector()
     give_memory_back()
     lacks = [raise_descriptor_limit(), lower_oom_score(oom_score_adj), lock_memory(), go_first()]
     return tuple(lack for lack in lacks if lack is not None)
+
+
+def forget_annotations() -> None:
+    """The types that our functions name. No call reads them, and the first hundred pods find room where they were."""
+    for found in gc.get_objects():
+        if type(found) is FunctionType and (found.__module__ or "").startswith(_OURS):
+            del found.__annotations__
 
 
 def lock_memory() -> str | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jettison.apiserver.objects.cells import age, short_duration
 from jettison.apiserver.objects.resources import RESOURCES, SCALES, Resource
-from jettison.apiserver.objects.tables import PRINTERS, render, row_decoder
+from jettison.apiserver.objects.tables import PRINTERS, render, row_decoder, row_source, rows
 from jettison.errors import ApiError
 from jettison.manifests.times import parse_time
 
@@ -33,8 +34,11 @@ def drawn(resource: str, value: Json) -> Json:
 
 def drawn_from_bytes(resource: Resource, value: Json) -> Json:
     """The table as a list is drawn, where an object is decoded for its row alone."""
-    body = json.dumps(value).encode()
-    return render(resource, [(row_decoder(resource) or json.loads)(body)], NOW, metadata={})
+    table = render(resource, [], NOW, metadata={})
+    decode = row_decoder(resource, "", "meta.k8s.io/v1")
+    sources = [decode(json.dumps(value).encode()) if decode else row_source(resource, value, "", "meta.k8s.io/v1")]
+    found: Json = json.loads(msgspec.json.encode({**table, "rows": rows(resource, sources, NOW)}))
+    return found
 
 
 def pod(*containers: Json, init: list[Json] | None = None, **status: Any) -> Json:
@@ -338,8 +342,9 @@ def test_nonsense_in_an_object_is_drawn_all_the_same(row: Resource, value: Json,
 
 
 def test_an_object_is_decoded_for_its_row_unless_the_row_shows_all_of_it() -> None:
-    decode = row_decoder(ROWS["pods"])
+    decode = row_decoder(ROWS["pods"], "None", "meta.k8s.io/v1")
     assert decode is not None
     value = {"metadata": {"name": "x", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    assert decode(json.dumps(value).encode()) == {"metadata": value["metadata"], "spec": {"containers": [{}]}}
-    assert row_decoder(ROWS["pods"], "Object") is None
+    shown = {"metadata": {"name": "x"}, "spec": {"containers": [{}]}}
+    assert decode(json.dumps(value).encode()) == (shown, None)
+    assert row_decoder(ROWS["pods"], "Object", "meta.k8s.io/v1") is None

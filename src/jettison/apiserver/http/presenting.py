@@ -134,18 +134,18 @@ def _page_table(request: Request, resource: Resource, page: Page, now_ns: int) -
     """Some rows after the others, because those of 10,000 pods are 6 MB before they are bytes."""
     include, api_version = request.parameter("includeObject"), form_of(request).api_version
     parts = [_table(request, resource, (), page.metadata, now_ns)[: -len(_END)]]
-    decode = tables.row_decoder(resource, include)
+    decode = tables.row_decoder(resource, include, api_version)
+
+    def source(item: Stored) -> tables.RowSource:
+        if decode is not None:
+            return decode(item.body)
+        value = item.listed_object() if include == "None" else whole(item)
+        return tables.row_source(resource, value, include, api_version)
+
     for start in range(0, len(page.items), _ROWS_AT_ONCE):
-        items = page.items[start : start + _ROWS_AT_ONCE]
-        objects = [_row_source(item, decode, include) for item in items]
-        parts += (encode(tables.rows(resource, objects, now_ns, include, api_version))[1:-1], b",")
+        sources = map(source, page.items[start : start + _ROWS_AT_ONCE])
+        parts += (encode(tables.rows(resource, sources, now_ns))[1:-1], b",")
     return [*(parts[:-1] if page.items else parts), _END]
-
-
-def _row_source(item: Stored, decode: Callable[[bytes], Json] | None, include: str) -> Json:
-    """What a row is made of; without the entries where it shows no object."""
-    value = item.passing_object(decode) if decode else item.listed_object()
-    return value if include == "None" else owned(value, item.managed)
 
 
 def _page_metadata(api_version: str, resource: Resource, page: Page) -> list[bytes]:

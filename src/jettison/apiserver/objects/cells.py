@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
+import msgspec
+
 from jettison.engine.numbers.durations import SECOND_NS
 from jettison.engine.pods.pod import ENDED_PHASES
 from jettison.errors import ManifestError
@@ -205,10 +207,20 @@ class _Status(TypedDict, total=False):
     nominatedNodeName: Any
 
 
-class ShownPod(TypedDict, total=False):
-    """All that `pod_cells` reads; a field that it does not name is absent where the pod is decoded by it."""
+class ShownMetadata(TypedDict, total=False):
+    """What `pod_cells` reads of it."""
 
-    metadata: dict[str, Any]
+    name: Any
+    creationTimestamp: Any
+    deletionTimestamp: Any
+
+
+class ShownPod(TypedDict, total=False):
+    """All that `pod_cells` reads; a field that it does not name is absent where the pod is decoded by it. A row shows
+    the metadata as well, so they are left as they are.
+    """
+
+    metadata: msgspec.Raw
     spec: _Spec
     status: _Status
 

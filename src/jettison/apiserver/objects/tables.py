@@ -21,6 +21,7 @@ from jettison.apiserver.objects.cells import (
     POD_COLUMNS,
     UNKNOWN,
     Json,
+    ShownMetadata,
     ShownPod,
     age,
     between,
@@ -40,6 +41,8 @@ from jettison.errors import InputError, QuantityError
 from jettison.values import frozen
 
 Cells = Callable[[Json, int], list[object]]
+RowSource = tuple[Json, object]
+"""What the cells of a row are made of, and what the row shows of the object beside them."""
 
 _TEMPLATE_COLUMNS = ("Containers*", "Images*", "Selector*")
 _ROLE_PREFIX = "node-role.kubernetes.io/"
@@ -71,6 +74,8 @@ _GROUP_VERSION = "meta.k8s.io/v1"
 
 
 _decode = msgspec.json.Decoder().decode
+_decode_metadata = msgspec.json.Decoder(ShownMetadata).decode
+_encode = msgspec.json.Encoder().encode
 _SCALES = "scales.autoscaling"
 _ENDS = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
@@ -413,56 +418,49 @@ def render(
         # Only here the first column does not say that it holds names.
         columns = [{**each, "format": ""} for each in columns]
     head = {"kind": TABLE, "apiVersion": api_version, "metadata": dict(metadata)}
-    drawn = rows(resource, objects, now_ns, include_object, api_version)
-    return {**head, "columnDefinitions": columns, "rows": drawn}
+    sources = [row_source(resource, each, include_object, api_version) for each in objects]
+    return {**head, "columnDefinitions": columns, "rows": rows(resource, sources, now_ns)}
 
 
-def rows(
-    resource: Resource,
-    objects: Iterable[Mapping[str, Any]],
-    now_ns: int,
-    include_object: str = "",
-    api_version: str = _GROUP_VERSION,
-) -> list[dict[str, Any]]:
-    """Some rows of a table, whose `includeObject` has been checked."""
+def rows(resource: Resource, sources: Iterable[RowSource], now_ns: int) -> list[dict[str, Any]]:
+    """Some rows of a table."""
     printer = PRINTERS.get(resource.qualified, PLAIN)
     return [
-        {
-            "cells": printer.cells(each, now_ns),
-            **printer.conditions(each),
-            "object": _row_object(resource, each, include_object, api_version),
-        }
-        for each in objects
+        {"cells": printer.cells(value, now_ns), **printer.conditions(value), "object": shown}
+        for value, shown in sources
     ]
 
 
+def row_source(resource: Resource, value: Json, include_object: str, api_version: str) -> RowSource:
+    """Of an object, for an `includeObject` that has been checked."""
+    if include_object == "None":
+        return value, None
+    if include_object == "Object":
+        return value, {"kind": resource.kind, "apiVersion": resource.api_version, **value}
+    return value, metadata_of(value, api_version, resource.inner_annotation)
+
+
 @cache
-def row_decoder(resource: Resource, include_object: str = "") -> Callable[[bytes], dict[str, Any]] | None:
-    """What decodes as much of an object as `rows` asks for; None where that is all of it, or most."""
+def row_decoder(resource: Resource, include_object: str, api_version: str) -> Callable[[bytes], RowSource] | None:
+    """The same of an object's bytes, of which only what the row asks for is decoded; None where that is most of it."""
     shape = PRINTERS.get(resource.qualified, PLAIN).shape
     if shape is None or include_object == "Object":
         return None
     decode_shape: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(shape).decode
+    start = _encode(metadata_of({"metadata": {}}, api_version)).removesuffix(b"{}}")
 
-    def decode(body: bytes) -> dict[str, Any]:
+    def decode(body: bytes) -> RowSource:
         try:
-            return decode_shape(body)
+            value = decode_shape(body)
         except msgspec.ValidationError:
             # A status may hold anything.
-            found: dict[str, Any] = _decode(body)
-            return found
+            return row_source(resource, _decode(body), include_object, api_version)
+        metadata = value["metadata"]
+        value["metadata"] = _decode_metadata(metadata)
+        # As it is: the owners of its fields are most of it.
+        return value, None if include_object == "None" else msgspec.Raw(b"%s%s}" % (start, metadata))
 
     return decode
-
-
-def _row_object(
-    resource: Resource, value: Mapping[str, Any], include_object: str, api_version: str
-) -> dict[str, Any] | None:
-    if include_object == "None":
-        return None
-    if include_object == "Object":
-        return {"kind": resource.kind, "apiVersion": resource.api_version, **value}
-    return metadata_of(value, api_version, resource.inner_annotation)
 
 
 @cache

@@ -190,9 +190,12 @@ class Stored:
             DECODED.add(self)
         return value
 
-    def passing_object(self, decode: Callable[[bytes], Json] = _decode) -> Json:
-        """The value for one look: what is not decoded stays bytes. The look may need only what `decode` leaves in."""
-        return decode(self.bare) if self._object is None else self._object
+    def passing_object(self) -> Json:
+        """The value for one look: what is not decoded stays bytes."""
+        if self._object is not None:
+            return self._object
+        value: Json = _decode(self.bare)
+        return value
 
     def listed_object(self) -> Json:
         """The value for a look at all objects, which may be repeated soon: it is kept where no other has to go."""

@@ -125,7 +125,7 @@ class GuardedNode:
     def _pod(self, name: str, arguments: Sequence[str], scratch: Path, usage: Path) -> dict[str, Any]:
         """A container has the files of the trial at their own path, but not the counter: its /sys is read-only."""
         if not self._in_containers:
-            return pod(name, arguments, container={"resources": {"requests": REQUESTS}})
+            return pod(name, arguments, container={"resources": {"requests": REQUESTS}}, hostIPC=True)
         places = {"trial": (scratch, str(scratch)), "counters": (usage.parent, COUNTERS)}
         mounts = [{"name": volume, "mountPath": path} for volume, (_, path) in places.items()]
         volumes = [{"name": volume, "hostPath": {"path": str(path)}} for volume, (path, _) in places.items()]

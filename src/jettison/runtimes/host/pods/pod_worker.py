@@ -19,42 +19,33 @@ from jettison.clock import Instant
 from jettison.engine.lifecycle import effects as fx
 from jettison.engine.lifecycle import events as ev
 from jettison.engine.lifecycle.life import advance
-from jettison.engine.lifecycle.state import PodLife, Trouble
+from jettison.engine.lifecycle.state import PodLife
 from jettison.errors import ContentError, ImageError, RuntimeFailure, StartError
 from jettison.runtimes.host.pods import reports
 from jettison.runtimes.host.pods.containers import Container
 from jettison.runtimes.host.pods.record_files import Saving
 from jettison.runtimes.host.pods.records import ContainerRecord, PodRecord, PodRecorder, life_of
 from jettison.runtimes.host.pods.reports import ActivePod, KeptAnswer
+from jettison.runtimes.host.pods.supplies import PodSupplies
 from jettison.runtimes.host.processes.processes import EndedProcess, Process, WayIn
-from jettison.runtimes.host.specs.content import ContentSpec
 from jettison.runtimes.host.specs.spec import (
-    FAILED_MOUNT,
-    NO_CGROUP,
-    NO_SANDBOX,
     ContainerSpec,
     PodSpec,
     Refusal,
     no_image,
     not_configured,
-    not_mounted,
-    not_set_up,
     offer_for,
     read_spec,
 )
-from jettison.runtimes.host.specs.volumes import VolumeSpec
-from jettison.runtimes.host.volumes import shown_files, volumes
-from jettison.runtimes.host.volumes.content import Contents, PodIdentity
 from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
 from jettison.runtimes.host.volumes.removal import clean_up, remove_directory
-from jettison.runtimes.machine.background_tasks import BackgroundTasks, in_own_thread
+from jettison.runtimes.machine.background_tasks import BackgroundTasks
 from jettison.runtimes.protocol import EndingPod, PodManifest, PodStatus, ProbeCount
 
 _SECOND_NS = 10**9
 _SWEEP = "sweep"
 # To look for what is left of a container takes 0.1 ms.
 _FOUND_AT_ONCE = 4
-_UNSEALABLE = "securityContext.readOnlyRootFilesystem: this node may not mount, so that all files stay writable"
 
 
 class PodWorker:
@@ -73,9 +64,7 @@ class PodWorker:
         self._spec = spec.spec if isinstance(spec, Refusal) else spec
         trouble = None if self._refusal is None else self._refusal.trouble
         self.life: PodLife = life_of(record, manifest.pod, self._spec, trouble, self._pace.pauses)
-        self._contents = self._directories.contents = self._asking(manifest)
-        # By volume, why it could not be brought up to date.
-        self._stale: dict[str, str] = {}
+        self._supplies = PodSupplies(self._directories, manifest, self._spec)
         self._containers: dict[str, Container] = {}
         self._containers |= self._made(record)
         self._timer: asyncio.TimerHandle | None = None
@@ -103,18 +92,6 @@ class PodWorker:
         self.stopped: asyncio.Future[None] = loop.create_future()
         self.cleaned: asyncio.Future[None] = loop.create_future()
 
-    def _asking(self, manifest: PodManifest) -> Contents:
-        pod, services, spec = manifest.pod, self._services, self._spec
-        users = {each.user for each in (*spec.init_containers, *spec.containers)}
-        user = users.pop() if len(users) == 1 else None
-        identity = PodIdentity(
-            pod.namespace, pod.name, pod.uid, spec.account, manifest.origin, manifest.document, user, spec.fs_group
-        )
-        node, directories = services.settings.node_name, self._directories
-        return Contents(
-            identity, services.configuration, node, services.clock, lambda: directories.addresses, services.wait_for
-        )
-
     def _made(self, record: PodRecord) -> dict[str, Container]:
         known = {each.name: each for each in record.containers}
         return {each.name: self._container(each, known.get(each.name)) for each in self._spec.everything}
@@ -137,7 +114,7 @@ class PodWorker:
         manifest = replace(self.manifest, document={**self.manifest.document, "spec": spec})
         found = None if self._refusal is not None else await self._services.wait_for(self._read, manifest)
         self.manifest = manifest
-        self._contents.know(manifest.document)
+        self._supplies.know(manifest)
         self._recorder.change(document=manifest.document)
         if isinstance(found, Refusal):
             self._services.emit(events.ActionFailed(f"add containers to pod {manifest.pod}", found.trouble.message))
@@ -422,24 +399,7 @@ class PodWorker:
             refusal = await self._read_again()
             if refusal is not None:
                 return ev.SetUpFailed(self.now(), refusal.trouble, self._spec)
-        own = [each.spec for each in self._containers.values() if not each.spec.is_ephemeral]
-        if not self._services.has_private_mounts and any(each.security.is_sealed for each in own):
-            return ev.SetUpFailed(self.now(), not_configured(_UNSEALABLE), self._spec)
-        try:
-            await self._services.make(self._place)
-        except RuntimeFailure as failure:
-            return ev.SetUpFailed(self.now(), not_set_up(NO_CGROUP, str(failure)), self._spec)
-        try:
-            if any(each.host_path_type for each in self._spec.volumes):
-                # Of the threads that all pods share it would keep one for good.
-                await in_own_thread(partial(volumes.check_host_paths, self._spec.volumes))
-            self._directories.volumes = await self._services.wait_for(self._furnish)
-        except RuntimeFailure as failure:
-            return ev.SetUpFailed(self.now(), not_set_up(FAILED_MOUNT, str(failure)), self._spec)
-        trouble = await self._fill_volumes()
-        if trouble is not None:
-            return ev.SetUpFailed(self.now(), trouble, self._spec)
-        trouble = await self._provide() if self._spec.is_boxed else None
+        trouble = await self._supplies.bring(self._spec, tuple(self._containers.values()))
         if trouble is not None:
             return ev.SetUpFailed(self.now(), trouble, self._spec)
         return ev.SetUpDone(self.now(), self._spec)
@@ -450,7 +410,7 @@ class PodWorker:
             spec = await self._services.wait_for(read_spec, self.manifest, self._services.offer)
             if isinstance(spec, PodSpec):
                 self._refusal, self._spec = None, spec
-                self._contents = self._directories.contents = self._asking(self.manifest)
+                self._supplies.begin_anew(self.manifest, spec)
                 self._recorder.change(is_boxed=spec.is_boxed)
                 self._containers.clear()
                 self._containers |= self._made(self._recorder.first)
@@ -461,42 +421,6 @@ class PodWorker:
             await self._services.vacate(self._place, partial(events.KillFailed, self.manifest.pod, ""))
         return self._refusal
 
-    async def _provide(self) -> Trouble | None:
-        """Images and sandbox, from the container runtime; for containers that run they are there."""
-        runtime, containers = self._services.boxes, self._containers.values()
-        if any(each.process is not None for each in containers if not each.spec.is_ephemeral):
-            return None
-        if runtime is None:
-            return not_set_up(NO_SANDBOX, "this node has no container runtime")
-        from jettison.runtimes.host.pods.boxes import sandbox_order  # noqa: PLC0415  see Container
-
-        try:
-            for each in containers:
-                if each.spec.image is not None and not each.spec.is_ephemeral:
-                    await runtime.find_image(each.spec.image.name, each.spec.image.pull_policy)
-            sandbox = await runtime.sandbox(sandbox_order(self._directories, self._spec))
-            self._directories.addresses = sandbox.addresses
-        except ImageError as error:
-            return no_image(error)
-        except RuntimeFailure as failure:
-            return not_set_up(NO_SANDBOX, str(failure))
-        return None
-
-    async def _fill_volumes(self) -> Trouble | None:
-        """With what the node writes into them. What an earlier agent has written will do until the next look."""
-        for spec in self._spec.volumes:
-            if spec.content is None or shown_files.has_content(self._directories.volumes_dir / spec.name):
-                continue
-            try:
-                await self._fill(spec, spec.content)
-            except RuntimeFailure as failure:
-                return not_mounted(spec.name, str(failure))
-        return None
-
-    async def _fill(self, spec: VolumeSpec, content: ContentSpec) -> None:
-        directory, group = self._directories.volumes_dir / spec.name, self._spec.fs_group
-        await self._contents.fill(spec.name, content, directory, group)
-
     @property
     def has_contents(self) -> bool:
         """Whether what its volumes show may have changed: it is set up, and has not ended."""
@@ -504,30 +428,8 @@ class PodWorker:
         return is_set_up and any(each.content is not None for each in self._spec.volumes)
 
     async def refresh(self) -> None:
-        """Show what is there now. What cannot be asked for stays as it was, and is told of once."""
-        failures: dict[str, str] = {}
-        for spec in self._spec.volumes:
-            if spec.content is not None and self.has_contents:
-                try:
-                    await self._fill(spec, spec.content)
-                except RuntimeFailure as failure:
-                    failures[spec.name] = str(failure)
-        for name, why in failures.items():
-            if self._stale.get(name) != why:
-                what = f"bring volume {name} of pod {self.manifest.pod} up to date"
-                self._services.emit(events.ActionFailed(what, why))
-        self._stale = failures
-
-    def _furnish(self) -> tuple[volumes.Volume, ...]:
-        """The pod's directory and its volumes. May wait for a disk."""
-        self._build()
-        if self._services.has_private_mounts and not self._spec.is_boxed and not self._spec.has_host_memory:
-            self._directories.shared_memory = volumes.shared_memory(self._directories.volumes_dir)
-        return volumes.prepare(self._directories.volumes_dir, self._spec.volumes, self._spec.fs_group)
-
-    def _build(self) -> None:
-        users = {each.spec.security.user for each in list(self._containers.values())}
-        self._directories.build(user for user in users if user is not None)
+        """Show what is there now."""
+        await self._supplies.refresh(self._spec, lambda: self.has_contents)
 
     def _start(self, effect: fx.Start) -> None:
         cancelled = partial(self._start_cancelled, effect.container)
@@ -546,7 +448,7 @@ class PodWorker:
                 # What cannot be recorded cannot be found again after a restart, so it does not start.
                 await saving.done()
             if container.spec.is_ephemeral:
-                await self._admit(container.spec)
+                await self._supplies.bring_for(container.spec, tuple(self._containers.values()))
             process = await container.start(effect.run, self._note)
         except ContentError as missing:
             self.feed(ev.StartHindered(self.now(), name, not_configured(str(missing))))
@@ -562,14 +464,6 @@ class PodWorker:
         """The number of its process, with what is on record of the rest while that waits."""
         life = self._saved if self._wanted and self._saved is not None else self.life
         await self._save(life).done()
-
-    async def _admit(self, spec: ContainerSpec) -> None:
-        """What the set-up has done for the pod's other containers. Raises RuntimeFailure."""
-        if spec.refusal:
-            raise StartError(spec.refusal)
-        if spec.security.is_sealed and not self._services.has_private_mounts:
-            raise StartError(_UNSEALABLE)
-        await self._services.wait_for(self._build)
 
     def _start_cancelled(self, name: str) -> None:
         event = ev.StartCancelled(self.now(), name)

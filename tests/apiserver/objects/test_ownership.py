@@ -83,6 +83,24 @@ def test_a_status_is_another_entry_and_takes_nothing_of_the_rest(api: Served) ->
     assert again.body == answer.body, "a write that changes nothing is none"
 
 
+def test_elements_of_the_same_keys_are_one_value_and_one_that_is_alone_has_fields(api: Served) -> None:
+    api.post(PODS, pod_document("p"))
+    alone, element = {"type": "A", "status": "True"}, '.status.conditions[type="A"]'
+
+    def written(by: str, *conditions: Json) -> Any:
+        shown = api.get(f"{PODS}/p").body
+        shown["status"]["conditions"] = list(conditions)
+        return api("PUT", f"{PODS}/p/status", shown, query=f"fieldManager={by}")
+
+    assert f"{element}.status" in owned(written("me", alone), "me", "status")
+    both = written("you", alone, {**alone, "status": "False"})
+    assert not any(each.startswith(element) for each in owned(both, "me", "status"))
+    assert [each for each in owned(both, "you", "status") if each.startswith(element)] == [element]
+    again = written("me", alone)
+    assert f"{element}.status" in owned(again, "me", "status")
+    assert element not in owned(again, "you", "status")
+
+
 def test_a_write_takes_what_it_changes_and_a_removal_is_nobodys(api: Served) -> None:
     api.post(PODS, pod_document("p", labels={"a": "1", "b": "1"}), query="fieldManager=one")
     answer = api.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "2", "b": None}}}, query="fieldManager=two")

@@ -155,10 +155,17 @@ def _compare_children(place: Spot, old: Any, new: Any, found: Comparison) -> Non
             one, two = before.get(step, []), after.get(step, [])
             if len(one) <= 1 and len(two) <= 1:
                 _compare(inner, one[0] if one else ABSENT, two[0] if two else ABSENT, found, step)
-            elif one != two:
-                # Elements of the same keys are one value together.
-                target = found.modified if one and two else found.added if two else found.removed
-                target[step] = {}
+                continue
+            # Elements of the same keys are one value together; one that is alone has fields of its own.
+            if len(one) > 1 and len(two) > 1:
+                if one != two:
+                    found.modified[step] = {}
+                continue
+            if len(one) == 1:
+                _compare(inner, one[0], ABSENT, found, step)
+            elif two:
+                _compare(inner, ABSENT, two[0], found, step)
+            (found.removed if len(one) > 1 else found.added)[step] = {}
         return
     before, after = old if isinstance(old, dict) else {}, new if isinstance(new, dict) else {}
     # All keys of a map lead to the same, and a budget may have thousands.

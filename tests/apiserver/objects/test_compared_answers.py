@@ -630,6 +630,19 @@ def test_port_0_of_an_endpoint_slice_is_shown(api: Served) -> None:
     assert made["rows"][0]["cells"][2] == "0"
 
 
+@pytest.mark.parametrize("name", [{"x": 1}, ["c"], {}])
+def test_no_element_that_a_patch_removes_has_an_object_for_its_name(api: Served, name: object) -> None:
+    api.post(PODS, pod_document("p"))
+    answer = api.patch(f"{PODS}/p", {"spec": {"containers": [{"$patch": "delete", "name": name}]}}, STRATEGIC)
+    assert (answer.code, len(answer.body["spec"]["containers"])) == (200, 1)
+
+
+def test_a_strategic_patch_has_its_fields_as_they_are_written(api: Served) -> None:
+    api.post(PODS, pod_document("p"))
+    answer = api.patch(f"{PODS}/p", {"Kind": "Node", "apiversion": "v2"}, STRATEGIC)
+    assert (answer.code, answer.body["kind"]) == (200, "Pod")
+
+
 @pytest.mark.parametrize("version", ["", "/"])
 def test_a_patch_that_leaves_no_version_leaves_nothing(api: Served, version: str) -> None:
     api.post(PODS, pod_document("p"))

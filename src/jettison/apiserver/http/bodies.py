@@ -116,7 +116,8 @@ def check_object(
     is_converted: bool = False,
 ) -> tuple[Json, list[str]]:
     """A document that was parsed already, or put together by a patch."""
-    version, kind = _check_kind(document, expected)
+    # What is converted is of the kind already, and a field `Kind` is none that it has.
+    version, kind = (expected.api_versions[0], expected.kind) if is_converted else _check_kind(document, expected)
     try:
         value, unknown = read_document(expected.fields, document, is_converted=is_converted)
     except InputError as error:

@@ -463,7 +463,8 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field | None) -> list[A
     if any(each[_DIRECTIVE] == "replace" for each in special):
         _check_keys(patched, key)
         return patched
-    deleted = {_identity(each, key) for each in special}
+    # No element has an object or a list for its name.
+    deleted = {each[key] for each in special if not isinstance(each[key], dict | list)}
     left = [each for each in old if _identity(each, key) not in deleted] if deleted else old
     merged = _merge_elements(left, patched, key, field.type.base)
     return _ordered(merged, left, patched, key)

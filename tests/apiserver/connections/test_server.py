@@ -127,6 +127,7 @@ def test_a_request_over_tls(tmp_path: Path) -> None:
         assert told.startswith(b"HTTP/1.1 200 OK")
         assert b"hello" in told
         assert b"server:" not in told.lower()
+        assert b"\r\ncache-control: no-cache, private\r\n" in told
 
     with_server(tmp_path, work)
 

@@ -99,6 +99,8 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        # What a user may read is for nobody else, and a moment later it may be otherwise.
+        headers=[("cache-control", "no-cache, private")],
         timeout_keep_alive=patience.idle_seconds,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )

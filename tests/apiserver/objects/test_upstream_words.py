@@ -205,7 +205,7 @@ def test_patches_that_are_none(api: Served, patch: Any, media_type: str, message
     [
         (b"{}", JSON_PATCH, f"{UNFIT} object into Go value of type jsonpatch.Patch"),
         (b"[[]]", JSON_PATCH, f"{UNFIT} array into Patch.0 of type jsonpatch.Operation"),
-        (b"[1]", JSON_PATCH, f"{UNFIT} number into Patch.0 of type jsonpatch.Operation"),
+        (b"[{},1]", JSON_PATCH, f"{UNFIT} number into Patch.1 of type jsonpatch.Operation"),
         (b"[", JSON_PATCH, "unexpected end of JSON input"),
         (b"x", MERGE, "Invalid JSON Patch"),
         (b"1", MERGE, "Invalid JSON Patch"),

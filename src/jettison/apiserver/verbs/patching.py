@@ -81,9 +81,10 @@ def _read_unlooked(body: bytes, media_type: str) -> Any:
         return patch
     if not isinstance(patch, list | None):
         raise bad_request(f"json: cannot unmarshal {found_kind(patch)} into Go value of type jsonpatch.Patch")
-    for each in patch or ():
+    for index, each in enumerate(patch or ()):
         if not isinstance(each, dict | None):
-            raise bad_request(f"json: cannot unmarshal {found_kind(each)} into Patch.0 of type jsonpatch.Operation")
+            where = f"Patch.{index} of type jsonpatch.Operation"
+            raise bad_request(f"json: cannot unmarshal {found_kind(each)} into {where}")
     return patch or []
 
 

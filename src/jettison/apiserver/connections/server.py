@@ -99,7 +99,7 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        # What a user may read is for nobody else, and a moment later it may be otherwise.
+        # No proxy may keep an answer, for another user or for a moment later.
         headers=[("cache-control", "no-cache, private")],
         timeout_keep_alive=patience.idle_seconds,
         timeout_graceful_shutdown=_GRACE_SECONDS,

@@ -67,10 +67,12 @@ class LiveCluster:
         self.port = announced_port(self.process, self.log)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would."""
+        """SIGKILL, as a crash would. The API goes with its nodes, and has the state directory till then."""
         assert self.process is not None
+        _, api = self.processes
         self.process.kill()
         self.ended()
+        self.wait(lambda: not Path(f"/proc/{api}").exists(), "the API to go with its nodes")
 
     def stop(self) -> None:
         """End everything that runs, then the cluster, and the cluster in any case."""

@@ -194,7 +194,7 @@ def test_a_host_path_that_hangs_costs_its_own_pods_alone(tmp_path: Path, monkeyp
         for name in ("one", "two", "three"):
             await scene.supervisor.start(manifest(container(SLEEPS), name=name, volumes=[volume]))
         await scene.supervisor.start(manifest(container(SLEEPS)))
-        assert scene.container().state == "running"
+        await until(lambda: scene.container().state == "running")
         assert scene.status("one").phase == "Pending"
         for name in ("one", "two", "three", "a"):
             await scene.supervisor.stop(f"uid-{name}", 0)

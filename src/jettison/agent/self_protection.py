@@ -32,8 +32,6 @@ from jettison.runtimes.linux.processes import Capability, read_capabilities, set
 ENOUGH_DESCRIPTORS = 4096
 """A thousand pods with four kept files each."""
 
-_OURS = f"{__name__.partition('.')[0]}."
-
 # The most there is, for an agent that cannot go first.
 _CPU_SHARES = 262_144
 
@@ -63,7 +61,7 @@ def protect(oom_score_adj: int) -> tuple[str, ...]:
 def forget_annotations() -> None:
     """The types that our functions name. No call reads them, and the first hundred pods find room where they were."""
     for found in gc.get_objects():
-        if type(found) is FunctionType and (found.__module__ or "").startswith(_OURS):
+        if type(found) is FunctionType and (found.__module__ or "").startswith("jettison."):
             del found.__annotations__
 
 

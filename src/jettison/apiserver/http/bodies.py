@@ -116,7 +116,7 @@ def check_object(
     is_converted: bool = False,
 ) -> tuple[Json, list[str]]:
     """A document that was parsed already, or put together by a patch."""
-    # What is converted is of the kind already, and a field `Kind` is none that it has.
+    # What is converted is of the kind already; `Kind` in it is an unknown field, as names count in one case alone then.
     version, kind = (expected.api_versions[0], expected.kind) if is_converted else _check_kind(document, expected)
     try:
         value, unknown = read_document(expected.fields, document, is_converted=is_converted)

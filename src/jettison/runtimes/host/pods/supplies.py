@@ -27,7 +27,7 @@ from jettison.runtimes.host.specs.spec import (
 from jettison.runtimes.host.specs.volumes import VolumeSpec
 from jettison.runtimes.host.volumes import shown_files, volumes
 from jettison.runtimes.host.volumes.content import Contents, PodIdentity
-from jettison.runtimes.host.volumes.pod_directories import HostServices, PodDirectories
+from jettison.runtimes.host.volumes.pod_directories import PodDirectories
 from jettison.runtimes.machine.background_tasks import in_own_thread
 from jettison.runtimes.protocol import PodManifest
 
@@ -40,7 +40,7 @@ class PodSupplies:
     __slots__ = ("_contents", "_directories", "_services", "_stale")
 
     def __init__(self, directories: PodDirectories, manifest: PodManifest, spec: PodSpec) -> None:
-        self._services: HostServices = directories.services
+        self._services = directories.services
         self._directories = directories
         # By volume, why it could not be brought up to date.
         self._stale: dict[str, str] = {}
